@@ -4,7 +4,6 @@
 mod apply;
 mod table;
 
-use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -53,13 +52,19 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         // Nothing is changed whose undo nobody could be told.
         output::not_closed()?;
         for one in apply::chosen(names, &found)? {
+            // A signal waits until what was changed is said.
+            let changing = bench::interrupt::Measuring::begin();
             match apply::applied(one) {
-                Ok(changed) => applied.extend(changed),
+                Ok(changed) => {
+                    tell(&changed);
+                    applied.extend(changed);
+                }
                 Err(error) => refused.push(error),
             }
-        }
-        if !io::stdout().is_terminal() {
-            tell(&applied);
+            drop(changing);
+            if let Some(signal) = bench::interrupt::came() {
+                crate::ending::by_signal(signal);
+            }
         }
         // What a setting is now is looked at, not assumed.
         found = examined(options, profile.as_ref());
@@ -78,8 +83,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Says at once what was changed: a reader of standard output may leave, or a disk be full, before
-/// the table is there, and then nobody would know how it is undone.
+/// Says at once what was changed: a reader of standard output may leave, a disk be full, or somebody tire of
+/// waiting before the table is there, and then nobody would know how it is undone.
 fn tell(applied: &[Applied]) {
     for Applied { name, file, from, to, undo } in applied {
         crate::say(format_args!(

@@ -126,10 +126,20 @@ impl MetricsOptions {
         command: &'static str,
         figures: impl Fn() -> Figures + Send + 'static,
     ) {
+        self.begin_and_heed(command, &[SIGHUP, SIGINT, SIGQUIT, SIGTERM], figures);
+    }
+
+    /// Likewise, of these signals.
+    pub(crate) fn begin_and_heed(
+        &self,
+        command: &'static str,
+        signals: &'static [i32],
+        figures: impl Fn() -> Figures + Send + 'static,
+    ) {
         self.begin(command, figures);
         if TELLING.get().is_some() || rustix::process::getpid().is_init() {
             // Without memory for a thread, they end it without a word.
-            let _ = std::thread::Builder::new().name("signals".into()).spawn(heed_signals);
+            let _ = std::thread::Builder::new().name("signals".into()).spawn(|| heed(signals));
         }
     }
 
@@ -149,9 +159,8 @@ impl MetricsOptions {
 }
 
 /// Waits for a signal that ends the job, tells so, and ends it.
-fn heed_signals() {
-    let signals = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter();
-    let signals = signals.filter(|signal| !is_ignored(*signal));
+fn heed(signals: &[i32]) {
+    let signals = signals.iter().filter(|signal| !is_ignored(**signal));
     // Where they cannot be caught, they end it without a word.
     let Ok(mut signals) = Signals::new(signals.collect::<Vec<_>>()) else { return };
     let Some(signal) = signals.forever().next() else { return };

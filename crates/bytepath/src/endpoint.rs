@@ -356,6 +356,15 @@ impl<'fd> Endpoint<'fd> {
         }
     }
 
+    /// One write, at the descriptor's position, that does not sleep where the kind of the end allows
+    /// that: a file does not. Whether the descriptor is O_NONBLOCK makes no difference, and stays as it is.
+    ///
+    /// # Errors
+    /// The kernel's word: EAGAIN where it would have to sleep.
+    pub fn write_now(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        self.write_some(bytes, Blocking::No)
+    }
+
     /// One read, at the descriptor's position. `Ok(0)` is the end.
     #[inline(always)]
     pub(crate) fn read_some(&self, into: &mut [u8], block: Blocking) -> Result<usize, Errno> {

@@ -29,10 +29,10 @@ struct Handlers {
 }
 
 /// While it lives, signals end the run and not the program.
-pub(super) struct Measuring(());
+pub(crate) struct Measuring(());
 
 impl Measuring {
-    pub(super) fn begin() -> Measuring {
+    pub(crate) fn begin() -> Measuring {
         let handlers = HANDLERS.get_or_init(Handlers::installed);
         handlers.measuring.fetch_add(1, Ordering::Relaxed);
         handlers.idle.store(false, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Handlers {
 }
 
 /// The signal that came while something was measured.
-pub(super) fn came() -> Option<i32> {
+pub(crate) fn came() -> Option<i32> {
     let came = HANDLERS.get()?.came.load(Ordering::Relaxed);
     i32::try_from(came).ok().filter(|signal| *signal != 0)
 }

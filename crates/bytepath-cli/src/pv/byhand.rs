@@ -1,6 +1,8 @@
 //! Moves bytes through a buffer of ours, where they have to be seen or treated: counted by lines,
 //! shown, put on the device one by one, left out as holes, or made up where they cannot be read.
 //!
+//! Between two ends that may both make us wait, what comes is read while the other takes nothing: see [`ahead`].
+//!
 //! Costs per chunk: two copies, two system calls, one pass with vector instructions for lines.
 
 use std::os::fd::AsFd;
@@ -22,6 +24,8 @@ use super::pace::{Pace, Share};
 use super::skip::Skips;
 use super::status::Status;
 use super::tally::Tally;
+
+mod ahead;
 
 /// A buffer's size where nobody asked for one: what a pipe of ours holds. By a quarter of it a file is
 /// read an eighth slower.
@@ -89,6 +93,9 @@ impl<'a> Hand<'a> {
         {
             return ended;
         }
+        if self.may_read_ahead(source, sink) {
+            return self.carry_ahead(source, sink, left, pace);
+        }
         let mut skips = Skips::none(self.settings, self.live);
         while left.some() && !self.live.ending() {
             let capacity = self.live.buffer_bytes().unwrap_or(BUFFER_BYTES);
@@ -100,15 +107,10 @@ impl<'a> Hand<'a> {
                 let now = allowed(pace, self.live);
                 most = most.min(usize::try_from(now).unwrap_or(usize::MAX));
             }
-            let mut memory = std::mem::take(&mut self.memory);
-            if memory.len() != capacity {
-                drop(memory);
-                let Some(other) = AlignedBuffer::try_new(capacity) else {
-                    self.live.say(format_args!("-B: no memory for a buffer of {capacity} bytes"));
-                    return Ended::Told(Status::MEMORY);
-                };
-                memory = other;
-            }
+            let mut memory = match self.take_memory(capacity) {
+                Ok(memory) => memory,
+                Err(ended) => return ended,
+            };
             let done = match self.read(source, &mut memory[..most], &mut skips) {
                 Ok(0) => Some(Ended::AtEnd),
                 Ok(count) => self.write(source, sink, &memory[..count], left, pace).err(),
@@ -120,6 +122,19 @@ impl<'a> Hand<'a> {
             }
         }
         Ended::AtEnd
+    }
+
+    /// The buffer, of so many bytes.
+    fn take_memory(&mut self, bytes: usize) -> Result<AlignedBuffer, Ended> {
+        let memory = std::mem::take(&mut self.memory);
+        if memory.len() == bytes {
+            return Ok(memory);
+        }
+        drop(memory);
+        AlignedBuffer::try_new(bytes).ok_or_else(|| {
+            self.live.say(format_args!("-B: no memory for a buffer of {bytes} bytes"));
+            Ended::Told(Status::MEMORY)
+        })
     }
 
     /// Whether zeros were written for what could not be read.
@@ -219,43 +234,56 @@ impl<'a> Hand<'a> {
 
     /// Writes a piece and counts what the sink took.
     fn write_piece(&mut self, sink: &Sink<'_>, piece: &[u8], lines: u64) -> Result<(), Ended> {
-        let mut lines = lines;
-        let mut rest = piece;
+        let (mut rest, mut lines) = (piece, lines);
         while !rest.is_empty() {
-            let (hole, len) = self.next_run(sink, rest);
-            let count = match hole {
-                true => {
-                    leave_hole(sink, len, len == rest.len()).map_err(Ended::write_failed)?;
-                    len
-                }
-                // Thrown away without a call.
-                false if self.settings.options.transfer.discard => len,
-                false => write_some(sink, &rest[..len])?,
-            };
-            let (written, after) = rest.split_at(count);
-            rest = after;
-            if self.tail_wanted
-                && let Ok(mut tail) = self.tally.tail.lock()
-            {
-                tail.add(written, self.settings.options.display.line_end());
-            }
-            let written_lines = match self.counts_lines() && !rest.is_empty() {
-                true => bytecount::count(written, self.settings.options.display.line_end()) as u64,
-                false => lines,
-            };
-            lines -= written_lines;
-            if self.settings.options.transfer.sync {
-                sync(sink)?;
-            }
-            self.tally.wrote(count, written_lines);
-            self.tally.gave(count);
+            let (count, written_lines) = self.write_part(sink, rest, lines, write_some)?;
+            (rest, lines) = (&rest[count..], lines - written_lines);
         }
+        Ok(())
+    }
+
+    /// Writes some of a piece with so many lines by one call, and counts that; how many bytes and lines.
+    fn write_part(
+        &mut self,
+        sink: &Sink<'_>,
+        piece: &[u8],
+        lines: u64,
+        write: Write,
+    ) -> Result<(usize, u64), Ended> {
+        let (hole, len) = self.next_run(sink, piece);
+        let count = match hole {
+            true => {
+                leave_hole(sink, len, len == piece.len()).map_err(Ended::write_failed)?;
+                len
+            }
+            // Thrown away without a call.
+            false if self.settings.options.transfer.discard => len,
+            false => write(sink, &piece[..len])?,
+        };
+        if count == 0 {
+            return Ok((0, 0));
+        }
+        let (written, line_end) = (&piece[..count], self.settings.options.display.line_end());
+        if self.tail_wanted
+            && let Ok(mut tail) = self.tally.tail.lock()
+        {
+            tail.add(written, line_end);
+        }
+        let lines = match self.counts_lines() && count < piece.len() {
+            true => bytecount::count(written, line_end) as u64,
+            false => lines,
+        };
+        if self.settings.options.transfer.sync {
+            sync(sink)?;
+        }
+        self.tally.wrote(count, lines);
+        self.tally.gave(count);
         if self.settings.options.transfer.durable && self.settled.elapsed() >= SETTLE_TIME {
             sync(sink)?;
             self.tally.settled();
             self.settled = Instant::now();
         }
-        Ok(())
+        Ok((count, lines))
     }
 
     /// Whether the next bytes become a hole, and how many of them go the same way.
@@ -274,6 +302,9 @@ impl<'a> Hand<'a> {
         (first, (same * HOLE_BYTES).min(rest.len()))
     }
 }
+
+/// A way to write, by one call; how many bytes the sink took.
+type Write = fn(&Sink<'_>, &[u8]) -> Result<usize, Ended>;
 
 /// Waits until something may be moved, and says how much.
 pub(crate) fn allowed(pace: &mut Pace, live: &Live) -> u64 {

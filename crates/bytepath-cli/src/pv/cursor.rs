@@ -205,7 +205,7 @@ impl Owner {
 }
 
 /// When a process was started, in ticks since the machine was.
-fn started(pid: i32) -> Option<u64> {
+pub(super) fn started(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in brackets may hold anything; behind it stands the third field, and this is the 22nd.
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()

@@ -33,6 +33,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use signal_hook::consts::SIGQUIT;
 
 pub(crate) use options::{Options, Settings};
 
@@ -157,7 +158,8 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
 /// Tells whoever asked with --metrics how far the movements are together.
 fn measured(settings: &Settings, tallies: Vec<Arc<Tally>>) {
     let of = settings.clone();
-    settings.options.metrics.begin("pv", move || {
+    // The others are answered by who draws.
+    settings.options.metrics.begin_and_heed("pv", &[SIGQUIT], move || {
         let each = tallies.iter().map(|tally| tally.figures(&of));
         each.reduce(Figures::with).unwrap_or_default()
     });

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
+use super::cursor::started;
 use super::display::DisplayOptions;
 use super::live::Live;
 use super::tally::Tally;
@@ -76,7 +77,8 @@ impl Target {
     pub(crate) fn wish(self, kind: &str, words: &[OsString]) -> std::io::Result<Came> {
         let folder = folder()?;
         sweep(&folder);
-        let stem = format!("{}{}", stem(self.0), std::process::id());
+        let Some(stem) = stem(self.0) else { return Ok(Came::Gone) };
+        let stem = format!("{stem}{}", std::process::id());
         let (wish, answer) = (folder.join(stem.clone() + ".wish"), folder.join(stem + ".answer"));
         let mut file = tempfile::NamedTempFile::new_in(&folder)?;
         file.write_all(kind.as_bytes())?;
@@ -136,10 +138,14 @@ fn is_bytepath(pid: i32) -> bool {
     name("self").is_some_and(|ours| name(&pid.to_string()) == Some(ours))
 }
 
-/// What wishes for a process begin with; the number of the one that wishes follows.
-fn stem(pid: Pid) -> String {
-    format!("bytepath-pv.{}.", pid.as_raw_nonzero())
+/// What wishes for a process begin with; the number of the one that wishes follows. Its number alone may be
+/// another's later, also at once, in a container that is started again.
+fn stem(pid: Pid) -> Option<String> {
+    let pid = pid.as_raw_nonzero().get();
+    Some(format!("{PREFIX}{pid}-{}.", started(pid)?))
 }
+
+const PREFIX: &str = "bytepath-pv.";
 
 /// The user's folder, asked for once.
 fn home() -> &'static Option<OsString> {
@@ -182,10 +188,10 @@ fn sweep(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let rest = name.to_str().and_then(|name| name.strip_prefix("bytepath-pv."));
-        let pid = rest.and_then(|rest| rest.split('.').next()?.parse().ok());
-        let gone = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
-        if pid.and_then(Pid::from_raw).is_some_and(gone) {
+        let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
+        let pid = name[PREFIX.len()..].split(['.', '-']).next().and_then(|pid| pid.parse().ok());
+        let its = pid.and_then(Pid::from_raw).and_then(stem);
+        if its.is_none_or(|its| !name.starts_with(&its)) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -201,7 +207,7 @@ struct Wish {
 /// Takes the wishes that lie there.
 fn taken() -> Vec<Wish> {
     let Ok(folder) = folder() else { return Vec::new() };
-    let stem = stem(rustix::process::getpid());
+    let Some(stem) = stem(rustix::process::getpid()) else { return Vec::new() };
     let Ok(entries) = std::fs::read_dir(&folder) else { return Vec::new() };
     let ours = |name: &OsStr| {
         name.to_str().is_some_and(|name| name.starts_with(&stem) && name.ends_with(".wish"))

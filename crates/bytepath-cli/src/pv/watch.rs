@@ -36,6 +36,10 @@ impl Clock {
         self.started.elapsed()
     }
 
+    pub(crate) fn elapsed_until(&self, end: Instant) -> Duration {
+        end.saturating_duration_since(self.started)
+    }
+
     /// Leaves out the time since `since`.
     pub(crate) fn leave_out(&mut self, since: Instant) {
         self.started += since.elapsed();

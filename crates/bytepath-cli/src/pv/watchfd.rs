@@ -6,7 +6,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -28,6 +28,12 @@ struct Target {
     /// `None` is every file that it has open.
     fd: Option<i32>,
 }
+
+/// How often it is looked where files stand, however seldom that is drawn: what is closed tells no more.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Of the time one part in so many goes into looking, where there is much to look at.
+const LOOK_SHARE: u32 = 20;
 
 /// Files named in lists that name lists end here.
 const LISTS_DEEP_MAX: usize = 8;
@@ -235,19 +241,23 @@ struct Watching<'a> {
 
 impl Watching<'_> {
     fn run(&mut self) -> Result<Status, Wrong> {
-        let mut next = Instant::now();
+        let (mut next, mut next_look) = (Instant::now(), Instant::now());
         loop {
-            if Instant::now() >= next {
-                next = Instant::now() + self.settings.interval;
+            let now = Instant::now();
+            if now >= next.min(next_look) {
                 self.look()?;
-                let over = self.targets.is_empty();
-                self.draw(over);
-                if over {
-                    self.end_lines();
-                    return Ok(Status::DONE);
-                }
+                next_look = now + LOOK.max(now.elapsed() * LOOK_SHARE);
             }
-            let left = next.saturating_duration_since(Instant::now());
+            let over = self.targets.is_empty();
+            if over || now >= next {
+                next = now + self.settings.interval;
+                self.draw(over);
+            }
+            if over {
+                self.end_lines();
+                return Ok(Status::DONE);
+            }
+            let left = next.min(next_look).saturating_duration_since(Instant::now());
             let timeout = Timespec::try_from(left).ok();
             let mut fds = [PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
@@ -411,7 +421,8 @@ impl Watching<'_> {
                     Some(name(pid, place.1, &path, screen.width()))
                 }
             };
-            let clock = Clock::started_before(watched.clock.elapsed());
+            let until = watched.closed.unwrap_or_else(Instant::now);
+            let clock = Clock::started_before(watched.clock.elapsed_until(until));
             let side = Side {
                 tally: &watched.tally,
                 other: None,

@@ -36,7 +36,7 @@ impl Measured {
                     .map(|moved| (moved.read_bytes, moved.written_bytes)),
             })
             .collect();
-        let (mut unknown, mut is_told_of_all) = (Vec::new(), true);
+        let (mut unknown, mut is_told_of_all, mut known) = (Vec::new(), true, Vec::new());
         let has_ended = stages.all.iter().all(|stage| stage.end.is_some());
         for joint in family.joints.values() {
             let place = |pid| members().position(|member| member.pid == pid);
@@ -44,6 +44,7 @@ impl Measured {
                 is_told_of_all = false;
                 continue;
             };
+            known.push((from + 1, to + 1));
             let pipe = kept.pipe(from + 1, to + 1);
             // A counter must neither go back nor be a guess, which nothing there would tell; nor what was seen
             // of programs before both ended unseen.
@@ -67,16 +68,18 @@ impl Measured {
                 .pid
                 .zip(pair[1].pid)
                 .and_then(|(from, to)| family.between(from, to).agreed_bytes());
+            known.push((from + 1, to + 1));
             let pipe = kept.pipe(from + 1, to + 1);
             pipe.moved_bytes = pipe.moved_bytes.max(through);
         }
+        // A pipe may have been taken for one between others before, such as the shell that made it.
+        kept.pipes.retain(|pipe| known.contains(&(pipe.from, pipe.to)));
         for (from, to) in unknown {
             kept.pipe(from, to).moved_bytes = None;
         }
-        // All of it, or it is not known.
+        // All of it, or it is not known: where no pipe was seen there may have been some.
         let moved: Option<u64> = kept.pipes.iter().map(|pipe| pipe.moved_bytes).sum();
-        let has_all = is_told_of_all && (family.members.len() < 2 || !kept.pipes.is_empty());
-        let moved = moved.filter(|_| has_all);
+        let moved = moved.filter(|_| is_told_of_all && !kept.pipes.is_empty());
         kept.is_moved_unknown = moved.is_none();
         kept.routes = moved.map(|bytes| ("pipe", bytes)).into_iter().collect();
     }

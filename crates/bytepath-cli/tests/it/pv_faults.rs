@@ -328,7 +328,7 @@ fn reads_and_waits_that_are_interrupted_cost_no_byte() {
     let copying = [
         "read:error=EINTR:when=30+2",
         "read:error=EAGAIN:when=30+3",
-        "write:error=EINTR:when=4+2",
+        "pwritev2:error=EINTR:when=4+2",
         poll,
     ];
     // Fewer, of what the pipe holds.

@@ -179,7 +179,10 @@ fn wishes_for_those_that_are_gone_are_put_away_by_the_next() {
     let mut program = spawned(&mut command);
     let pid = program.child().id();
     until("it starts", || takes_wishes(pid));
-    run(ours(&["-R", &pid.to_string(), "-L", "2"]).env("HOME", home.path())).well();
+    // For one that had the number before.
+    let stale = folder.join(format!("bytepath-pv.{pid}-1.7.wish"));
+    fs::write(stale, "set\0-L\x003").expect("written");
+    run(ours(&["-R", &pid.to_string(), "-N", "it"]).env("HOME", home.path())).well();
     assert_eq!(fs::read_dir(&folder).expect("there").count(), 0);
 }
 
@@ -260,6 +263,51 @@ fn an_alarm_ends_it_whoever_set_it() {
         command.args(["-e", "alarm 1; exec @ARGV", BYTEPATH, "pv", "-q"]);
         let done = run(command.stdin(source));
         assert_eq!(signal_of(&done), Some(Signal::ALARM.as_raw()), "{done:?}");
+    }
+}
+
+#[test]
+fn a_buffer_takes_what_comes_while_the_output_takes_nothing() {
+    let text = lines(200_000);
+    for words in [
+        &["-q", "-B", "2M", "--no-enlarge"][..],
+        &["-q", "-C", "-l", "-B", "2M", "--no-enlarge"],
+        &["-q", "-B", "2M", "-L", "100M"],
+        &["-q", "-B", "2M", "-s", "1400000", "-S"],
+    ] {
+        let (program, _, writer, out) = between(words);
+        let sent = &text.as_bytes()[..1_400_000];
+        // Nobody reads, and all of it is taken.
+        fs::File::from(writer).write_all(sent).expect("taken");
+        let mut got = Vec::new();
+        fs::File::from(out).read_to_end(&mut got).expect("read");
+        assert!(got == sent, "{words:?}");
+        assert!(program.done().status.success());
+    }
+    // Pieces of all sizes go round in it.
+    for bytes in ["7", "4096", "100003"] {
+        let (program, _, writer, mut out) = {
+            let (program, pid, writer, out) = between(&["-q", "-B", bytes, "--no-enlarge"]);
+            (program, pid, fs::File::from(writer), fs::File::from(out))
+        };
+        let sent = &text.as_bytes()[..if bytes == "7" { 100_000 } else { text.len() }];
+        let got = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut writer = writer;
+                for piece in sent.chunks(30_011) {
+                    writer.write_all(piece).expect("taken");
+                }
+            });
+            let (mut got, mut room) = (Vec::new(), [0; 50_021]);
+            loop {
+                match out.read(&mut room).expect("read") {
+                    0 => break got,
+                    count => got.extend_from_slice(&room[..count]),
+                }
+            }
+        });
+        assert!(got == sent, "{bytes}");
+        assert!(program.done().status.success());
     }
 }
 
@@ -401,6 +449,38 @@ fn a_descriptor_of_another_process_is_watched_until_it_is_closed() {
     let mut rest = String::new();
     said.read_to_string(&mut rest).expect("until the end");
     assert_eq!(watching.done().status.code(), Some(0), "{rest}");
+    other.done();
+}
+
+#[test]
+fn where_a_file_stood_last_is_shown_however_seldom_that_is_drawn() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(file.path(), [0; 50_000]).expect("written");
+    let (reader, writer) = pipe().expect("a pipe");
+    let script = "read x; head -c 30000 <&3 >/dev/null; read x";
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("exec 3<{}; {script}", file.path().display())]);
+    let other = spawned(command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()));
+    let pid = other.group.as_raw_nonzero();
+    let place = format!("/proc/{pid}/fdinfo/3");
+    let stands_at = |at: &str| fs::read_to_string(&place).is_ok_and(|told| told.starts_with(at));
+    until("it is open", || stands_at("pos:\t0"));
+    // An hour between two lines.
+    let mut command = ours(&["-n", "-b", "-i", "3600", "-d", &format!("{pid}:3")]);
+    let mut watching = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let mut said = watching.child().stderr.take().expect("it is piped");
+    let mut first = [0; 2];
+    said.read_exact(&mut first).expect("it says where it stands");
+    let mut writer = fs::File::from(writer);
+    writer.write_all(b"\n").expect("taken");
+    until("it was read", || stands_at("pos:\t30000"));
+    // Long enough for who looks from time to time.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    drop(writer);
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("until the end");
+    assert_eq!((&first, rest.as_str()), (b"0\n", "30000\n"));
+    assert_eq!(watching.done().status.code(), Some(0));
     other.done();
 }
 

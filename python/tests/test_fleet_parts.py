@@ -470,7 +470,62 @@ def test_an_outlier_is_named_with_what_is_set_otherwise_there():
         "node-17 is 6.1x slower than the rest at wake: another governor (powersave, elsewhere performance)"
     ]
     told = report.terminal(found, shown)
-    assert "0.16!" in told and "governor differs: performance, but on node-17 powersave" in told
+    assert "0.16!" in told and "governor differs: performance, but powersave on node-17" in told
+
+
+def reasons(found):
+    """What an outlier is said to have otherwise, and what is said to differ."""
+    shown = report.view(found)
+    told = report.terminal(found, shown)
+    return [line.partition(": ")[2] for line in shown["sentences"]], [line for line in told.splitlines() if " differs: " in line]
+
+
+def test_what_is_each_machines_own_is_no_reason():
+    own = "{}-{:04}-4e5b-8a5c-0123456789ab"
+    found = fleet_of(*(machine(
+        f"n{at}", {"wake": 6.0 if at == 2 else 1.0}, memory_bytes=16777216000 + 4096 * at, memlock_bytes=8388608,
+        command_line=f"BOOT_IMAGE=/vmlinuz-{at} root=UUID={own.format('aaaaaaaa', at)} quiet disk={own.format('bbbbbbbb', at)}",
+        file_system=["ext4", "xfs", "btrfs"][at],
+    ) for at in range(3)))  # fmt: skip
+    none = "none of the settings that most machines share is another one there; look at what else it does, and at its hardware"
+    assert reasons(found) == ([none], ["file system differs: ext4 on n0; xfs on n1; btrfs on n2"])
+    found = fleet_of(*(machine(f"n{at}", {"wake": 1.0}, file_system=f"fs{at}") for at in range(30)))
+    assert reasons(found) == ([], ["file system differs: it is another one on each machine"])
+
+
+def test_of_settings_with_many_parts_those_are_told_of_that_differ():
+    def one(at, spectre="Retpolines", options="", l3=32, memory=64):
+        caches = [{"level": 1, "kind": "data", "bytes": 49152, "cpus": str(cpu)} for cpu in range(8)]
+        caches.append({"level": 3, "kind": "unified", "bytes": l3 << 20, "cpus": "0-7"})
+        mitigations = {"l1tf": "Not affected", "spectre_v1": spectre, "spectre_v2": spectre}
+        return machine(f"n{at}", {"wake": 1.0 if at else 9.0}, caches=caches, mitigations=mitigations, memory_bytes=memory << 30,
+                       command_line=f"quiet{options} -- init{at}")  # fmt: skip
+
+    odd = one(0, "Vulnerable", " mitigations=off isolcpus=1 isolcpus=2", 96, 512)
+    assert reasons(fleet_of(odd, *(one(at) for at in range(1, 5)))) == (
+        ["another L3 cache (unified) (1 of 96 MiB, elsewhere 1 of 32 MiB), another mitigation of spectre_v1 (Vulnerable, "
+         "elsewhere Retpolines) and 1 more such, another memory (512 GiB, elsewhere 64 GiB)"],
+        ["L3 cache (unified) differs: 1 of 32 MiB, but 1 of 96 MiB on n0",
+         "mitigation of spectre_v1 differs: Retpolines, but Vulnerable on n0",
+         "mitigation of spectre_v2 differs: Retpolines, but Vulnerable on n0",
+         "memory differs: 64 GiB, but 512 GiB on n0",
+         "boot option mitigations differs: not given, but off on n0",
+         "boot option isolcpus differs: not given, but 1,2 on n0"],
+    )  # fmt: skip
+
+
+def test_where_no_value_is_that_of_most_there_is_no_usual_one():
+    found = fleet_of(*(machine(f"n{at}", {"wake": 1.0 if at else 9.0}, governor="powersave" if at % 2 else "performance")
+                       for at in range(12)))  # fmt: skip
+    [reason], [line] = reasons(found)
+    assert reason.startswith("none of the settings that most machines share")
+    even, uneven = (", ".join(f"n{at}" for at in range(first, 12, 2)) for first in (0, 1))
+    assert line == f"governor differs: performance on {even}; powersave on {uneven}"
+    found = fleet_of(*(machine(f"n{at}", {"wake": 1.0 if at else 9.0}, kernel=["6.1", "6.2"][at > 1] if at < 3 else "6.3")
+                       for at in range(12)))  # fmt: skip
+    assert reasons(found)[0] == ["another kernel (6.1, on most 6.3)"]
+    # The page frames what is not as on most.
+    assert report.page(found, report.view(found)).count('<td class="far">6.') == 3
 
 
 def test_where_less_is_better_the_slow_one_is_slow():

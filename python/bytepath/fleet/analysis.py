@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections import Counter
 from typing import Any
 
 RATIO_MIN = 1.3
@@ -14,25 +13,7 @@ SPREADS = 4.0
 MACHINES_MIN = 3
 """Of fewer, nobody can tell who is the odd one."""
 
-_SETTINGS = [
-    "governor", "kernel", "cpu_model", "cpus_online", "cpus_allowed", "numa_nodes", "caches", "mitigations",
-    "thp_enabled", "thp_defrag", "virtualisation", "vmsplice_aliases", "io_uring", "pipe_max_size",
-    "pipe_user_pages_soft", "memlock_bytes", "memory_bytes", "page_bytes", "hugetlb_pages", "file_system", "psi",
-    "user_is_root", "command_line",
-]  # fmt: skip
-"""What machines are compared by, the likeliest reason first."""
-
-_WORDS = {
-    "governor": "governor", "kernel": "kernel", "cpu_model": "CPU", "cpus_online": "number of CPUs",
-    "cpus_allowed": "CPUs allowed", "numa_nodes": "number of NUMA nodes", "caches": "caches",
-    "thp_enabled": "transparent huge pages", "thp_defrag": "defragmenting for huge pages",
-    "virtualisation": "virtualisation", "vmsplice_aliases": "vmsplice", "io_uring": "io_uring",
-    "pipe_max_size": "fs.pipe-max-size", "pipe_user_pages_soft": "fs.pipe-user-pages-soft",
-    "memlock_bytes": "limit of locked memory", "memory_bytes": "memory", "page_bytes": "page size",
-    "hugetlb_pages": "pool of huge pages", "file_system": "file system", "psi": "pressure",
-    "user_is_root": "rights", "command_line": "kernel's command line", "mitigations": "mitigations",
-}  # fmt: skip
-
+REASONS_MAX = 3
 
 def measured(machines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those that left a record."""
@@ -85,30 +66,6 @@ def outliers(row: dict[str, Any]) -> dict[str, float]:
     return found
 
 
-def settings(machines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is not the same on all machines, and where it is how."""
-    rows = []
-    for key in _SETTINGS:
-        by = {machine["name"]: _said(machine["record"].get("machine", {}).get(key)) for machine in measured(machines)}
-        if len(set(by.values())) > 1:
-            usual = Counter(by.values()).most_common(1)[0][0]
-            rows.append({"key": key, "name": _WORDS[key], "usual": usual, "by": by,
-                         "others": sorted(name for name, value in by.items() if value != usual)})
-    return rows
-
-
-def _said(value: Any) -> str:
-    if value is None:
-        return "unknown"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | dict):
-        text = ", ".join(map(_said, value)) if isinstance(value, list) else ", ".join(
-            f"{key} {_said(inner)}" for key, inner in sorted(value.items()))
-        return text or "none"
-    return str(value)
-
-
 def sentences(rows: list[dict[str, Any]], differing: list[dict[str, Any]]) -> list[str]:
     """Who is far from the rest, in words, with what is set otherwise there."""
     by: dict[str, list[tuple[float, str]]] = {}
@@ -135,8 +92,21 @@ def _arms(group: list[tuple[float, str]]) -> str:
 
 
 def _reasons(name: str, differing: list[dict[str, Any]]) -> str:
-    found = [f"another {row['name']} ({row['by'][name]}, elsewhere {row['usual']})"
-             for row in differing if row["by"].get(name, row["usual"]) != row["usual"]]
-    if not found:
-        return "none of the settings that are recorded is another one there; look at what else it does, and at its hardware"
-    return ", ".join(found[:3])
+    """What is set otherwise there than on most: the first of each kind."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for row in differing:
+        if row["usual"] is not None and row["by"].get(name, row["usual"]) != row["usual"]:
+            kinds.setdefault(row["family"], []).append(row)
+    if not kinds:
+        return (
+            "none of the settings that most machines share is another one there; look at what else it does, and at its "
+            "hardware"
+        )
+    return ", ".join(_another(name, rows) for rows in list(kinds.values())[:REASONS_MAX])
+
+
+def _another(name: str, rows: list[dict[str, Any]]) -> str:
+    first = rows[0]
+    alone = all(value == first["usual"] for who, value in first["by"].items() if who != name)
+    more = f" and {len(rows) - 1} more such" if rows[1:] else ""
+    return f"another {first['name']} ({first['by'][name]}, {'elsewhere' if alone else 'on most'} {first['usual']}){more}"

@@ -5,18 +5,21 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
-from . import analysis
+from . import analysis, settings, words
 from .files import printable
 
 NAME_MAX = 18
 """Longer names of machines are cut in the middle, as far as they stay apart."""
+
+VALUES_MAX = 4
+"""So many values of a setting are told of."""
 
 
 def view(found: dict[str, Any]) -> dict[str, Any]:
     """What is shown, whichever way."""
     machines = found["machines"]
     rows = analysis.arms(machines)
-    differing = analysis.settings(machines)
+    differing = settings.differing({m["name"]: m["record"] for m in analysis.measured(machines)})
     return {
         "arms": rows,
         "settings": differing,
@@ -63,9 +66,16 @@ def _columns(text: str) -> int:
 
 
 def _differs(row: dict[str, Any]) -> str:
-    others = [f"{name} {row['by'][name]}" for name in row["others"][:8]]
-    more = f" and {len(row['others']) - 8} more" if len(row["others"]) > 8 else ""
-    return f"{row['name']} differs: {row['usual']}, but on {', '.join(others)}{more}"
+    """What most have, if there is such, and who has what else."""
+    kinds: dict[str, list[str]] = {}
+    for name, value in row["by"].items():
+        kinds.setdefault(value, []).append(name)
+    if len(kinds) == len(row["by"]) > VALUES_MAX:
+        return f"{row['name']} differs: it is another one on each machine"
+    usual, but = f"{row['usual']}, but ", row["usual"] is not None
+    others = [f"{value} on {words.some(names)}" for value, names in kinds.items() if value != row["usual"]]
+    more = f"; {len(others) - VALUES_MAX} more elsewhere" if len(others) > VALUES_MAX else ""
+    return f"{row['name']} differs: {usual if but else ''}{'; '.join(others[:VALUES_MAX])}{more}"
 
 
 def _cell(row: dict[str, Any], name: str) -> str:

@@ -514,6 +514,17 @@ def test_of_settings_with_many_parts_those_are_told_of_that_differ():
     )  # fmt: skip
 
 
+def test_another_build_of_the_same_version_is_the_first_reason():
+    found = fleet_of(*(machine(f"n{at}", {"wake": 1.0}) for at in range(3)), machine("old", {"wake": 0.5}, governor="powersave"))
+    for entry in found["machines"]:
+        entry["record"]["bytepath"] = {"version": "0.1.0", "build": "debug" if entry["name"] == "old" else "d4b7c01b"}
+    [reason], lines = reasons(found)
+    assert reason == (
+        "another build of bytepath (0.1.0 debug, elsewhere 0.1.0 d4b7c01b), another governor (powersave, elsewhere performance)"
+    )
+    assert lines[0] == "build of bytepath differs: 0.1.0 d4b7c01b, but 0.1.0 debug on old"
+
+
 def test_where_no_value_is_that_of_most_there_is_no_usual_one():
     found = fleet_of(*(machine(f"n{at}", {"wake": 1.0 if at else 9.0}, governor="powersave" if at % 2 else "performance")
                        for at in range(12)))  # fmt: skip

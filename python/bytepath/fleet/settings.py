@@ -13,6 +13,7 @@ NEARLY = 1.01
 UNLIMITED = (1 << 64) - 1
 
 NAMES = {
+    "bytepath": "build of bytepath",
     "governor": "governor", "kernel": "kernel", "cpu_model": "CPU", "cpus_online": "number of CPUs",
     "cpus_allowed": "CPUs allowed", "numa_nodes": "number of NUMA nodes", "caches": "caches", "mitigations": "mitigation of",
     "thp_enabled": "transparent huge pages", "thp_defrag": "defragmenting for huge pages",
@@ -36,13 +37,20 @@ def differing(records: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """What is not the same on all machines: where it is how, and what more than half of them have, if there is such."""
     rows = []
     for family in NAMES:
-        told = {who: record.get("machine", {}).get(family) for who, record in records.items()}
+        told = {who: _recorded(record, family) for who, record in records.items()}
         for name, by in _compared(family, told):
             if len(set(by.values())) > 1:
                 value, count = Counter(by.values()).most_common(1)[0]
                 usual = value if 2 * count > len(by) else None
                 rows.append({"family": family, "name": name, "usual": usual, "by": by})
     return rows
+
+
+def _recorded(record: dict[str, Any], family: str) -> Any:
+    if family != "bytepath":
+        return record.get("machine", {}).get(family)
+    build = record.get("bytepath")
+    return f"{build.get('version')} {build.get('build')}" if isinstance(build, dict) else None
 
 
 def _compared(family: str, told: dict[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -553,6 +553,43 @@ def test_machines_that_are_alike_or_too_few_have_no_outlier():
     assert report.view(alike)["sentences"] == report.view(few)["sentences"] == []
 
 
+def halves(fast, slow, **settings):
+    """So many fast and slow machines, the slow ones with these settings."""
+    found = [machine(f"f{at}", {"wake": 1.0 + at / 1000, "copy": 3.0}) for at in range(fast)]
+    found += [machine(f"s{at}", {"wake": 2.0 + at / 1000, "copy": 6.0}, **settings) for at in range(slow)]
+    for entry in found:
+        for arm in entry["record"]["arms"]:
+            arm.update(unit="s", better="lower")
+    return fleet_of(*found)
+
+
+def test_two_halves_are_two_groups_and_no_outliers():
+    found = halves(15, 15, governor="powersave", kernel="6.1")
+    # One of them has the kernel of the others.
+    found["machines"][-1]["record"]["machine"]["kernel"] = "6.18"
+    shown = report.view(found)
+    assert shown["sentences"] == [
+        "two groups at wake and 1 more arm: 15 machines at 1.01 s, 15 at 2.01 s (s0, s1, s2, s3, s4, s5, s6, s7 and 7 more): "
+        "another governor (powersave, on the fast ones performance), another kernel (6.1, on the fast ones 6.18, but for 1 of them)"
+    ]
+    assert all(not row["outliers"] for row in shown["arms"]) and "0.67!" not in report.terminal(found, shown)
+    [told] = report.view(halves(2, 2))["sentences"]
+    assert told.endswith("2 at 2 s (s0, s1): none of the settings that are recorded splits them so; look at their hardware")
+
+
+def test_the_smaller_part_are_outliers_where_most_agree():
+    told = report.view(halves(6, 4, governor="powersave"))["sentences"]
+    assert len(told) == 4 and told[0] == (
+        "s0 is 2.0x slower than the rest at copy and 1 more arm: another governor (powersave, on most performance)"
+    )
+    apart = fleet_of(*(machine(f"n{at}", {"wake": 1.1**at}) for at in range(10)))
+    unsure = halves(3, 3)
+    for entry in unsure["machines"]:
+        for arm in entry["record"]["arms"]:
+            arm["ci95"] = [0.1, 10]
+    assert report.view(apart)["sentences"] == report.view(unsure)["sentences"] == []
+
+
 def test_a_machine_that_was_lost_and_an_arm_that_could_not_run_are_in_the_report():
     there = machine("here", {"wake": 1.0})
     there["record"]["arms"].append({"name": "odd", "unit": "s", "better": "lower", "status": "unavailable", "why": "EPERM"})

@@ -2,7 +2,10 @@
 
 import math
 import statistics
+from collections import Counter
 from typing import Any
+
+from . import words
 
 RATIO_MIN = 1.3
 """Who differs by less is never called an outlier."""
@@ -12,6 +15,12 @@ SPREADS = 4.0
 
 MACHINES_MIN = 3
 """Of fewer, nobody can tell who is the odd one."""
+
+GROUP_SHARE_MIN = 1 / 3
+"""Where fewer of the machines are apart from the others, these are no two groups."""
+
+SPLIT_WRONG_MAX = 0.1
+"""A setting that has more machines on the wrong side splits no groups."""
 
 REASONS_MAX = 3
 
@@ -49,45 +58,105 @@ def _speed(row: dict[str, Any], value: float, against: float) -> float:
 
 
 def outliers(row: dict[str, Any]) -> dict[str, float]:
-    """The machines that are far from the rest, and how many times as fast as the rest they are."""
+    """The machines that are far from the rest, and how many times as fast as the rest they are. The rest are more than
+    half of all that agree: where there is no such, nobody is odd."""
     found: dict[str, float] = {}
-    if len(row["by"]) < MACHINES_MIN:
+    logs = _logs(row)
+    if len(logs) < MACHINES_MIN:
         return found
-    for name, (value, low, high) in row["by"].items():
-        rest = [math.log(other[0]) for key, other in row["by"].items() if key != name and other[0] > 0]
-        if value <= 0 or not rest:
-            continue
-        middle = statistics.median(rest)
-        spread = 1.4826 * statistics.median(abs(log - middle) for log in rest)
-        apart = math.log(value) - middle
-        if abs(apart) <= max(math.log(RATIO_MIN), SPREADS * spread) or low <= math.exp(middle) <= high:
-            continue
-        found[name] = _speed(row, value, math.exp(middle))
+    for name, own in logs.items():
+        rest = [log for other, log in logs.items() if other != name]
+        middle, spread = _middle(rest)
+        near = max(math.log(RATIO_MIN), SPREADS * spread)
+        agree = sum(abs(log - middle) <= near for log in rest)
+        if abs(own - middle) > near and 2 * agree > len(logs) and not _may_be(row, name, middle):
+            found[name] = _speed(row, row["by"][name][0], math.exp(middle))
     return found
 
 
+def _logs(row: dict[str, Any]) -> dict[str, float]:
+    return {name: math.log(value[0]) for name, value in row["by"].items() if value[0] > 0}
+
+
+def _middle(logs: list[float]) -> tuple[float, float]:
+    """Where they are, and how far from each other."""
+    middle = statistics.median(logs)
+    return middle, 1.4826 * statistics.median(abs(log - middle) for log in logs)
+
+
+def _may_be(row: dict[str, Any], name: str, log: float) -> bool:
+    """Whether a machine's interval holds it."""
+    _, low, high = row["by"][name]
+    return bool(low <= math.exp(log) <= high)
+
+
+def groups(row: dict[str, Any]) -> tuple[list[str], list[str]] | None:
+    """The fast and the slow machines, where they are two groups, neither of which is the odd one."""
+    logs = _logs(row)
+    names = sorted(logs, key=lambda name: logs[name])
+    least = max(2, math.ceil(len(names) * GROUP_SHARE_MIN))
+    if row["outliers"] or len(names) < 2 * least:
+        return None
+    cut = max(range(least, len(names) - least + 1), key=lambda at: logs[names[at]] - logs[names[at - 1]])
+    low, high = names[:cut], names[cut:]
+    (below, under), (above, over) = (_middle([logs[name] for name in group]) for group in (low, high))
+    unsure = sum(_may_be(row, name, other) for group, other in ((low, above), (high, below)) for name in group)
+    if above - below <= max(math.log(RATIO_MIN), SPREADS * under, SPREADS * over) or 2 * unsure >= len(names):
+        return None
+    return (high, low) if row["better"] == "higher" else (low, high)
+
+
 def sentences(rows: list[dict[str, Any]], differing: list[dict[str, Any]]) -> list[str]:
-    """Who is far from the rest, in words, with what is set otherwise there."""
+    """Who is far from the rest, and where there are two groups, in words, with what is set otherwise there."""
     by: dict[str, list[tuple[float, str]]] = {}
+    halves: dict[frozenset[str], list[tuple[dict[str, Any], list[str], list[str]]]] = {}
     for row in rows:
         for name, speed in row["outliers"].items():
             by.setdefault(name, []).append((speed, row["name"]))
-    told = []
+        if found := groups(row):
+            halves.setdefault(frozenset(found[1]), []).append((row, *found))
+    told = [_two_groups(arms, differing) for arms in halves.values()]
     for name, far in sorted(by.items()):
         slow = sorted((1 / speed, arm) for speed, arm in far if speed < 1)[::-1]
         fast = sorted((speed, arm) for speed, arm in far if speed >= 1)[::-1]
-        parts = [f"{_times(group[0][0])} {word} than the rest at {_arms(group)}"
+        parts = [f"{_times(group[0][0])} {word} than the rest at {_arms([arm for _, arm in group])}"
                  for group, word in ((slow, "slower"), (fast, "faster")) if group]
         told.append(f"{name} is {' and '.join(parts)}: {_reasons(name, differing)}")
     return told
+
+
+def _two_groups(arms: list[tuple[dict[str, Any], list[str], list[str]]], differing: list[dict[str, Any]]) -> str:
+    """The same two groups at some arms, with the settings that split them."""
+    row, fast, slow = arms[0]
+    slow = [name for name in row["by"] if name in slow]
+    at = [words.figure(statistics.median(row["by"][name][0] for name in group), row["unit"]) for group in (fast, slow)]
+    splits = [split for setting in differing if (split := _split(setting, fast, slow))]
+    # Those that split them exactly come first.
+    splits.sort(key=lambda split: split[0])
+    why = ", ".join(text for _, text in splits[:REASONS_MAX])
+    where = _arms([row["name"] for row, *_ in arms])
+    return (
+        f"two groups at {where}: {len(fast)} machines at {at[0]}, {len(slow)} at {at[1]} ({words.some(slow)}): "
+        + (why or "none of the settings that are recorded splits them so; look at their hardware")
+    )
+
+
+def _split(setting: dict[str, Any], fast: list[str], slow: list[str]) -> tuple[int, str] | None:
+    """How many machines a setting has on the wrong side, where it splits the groups all the same, and what to say."""
+    by = setting["by"]
+    (one, ones), (other, others) = (Counter(map(by.get, group)).most_common(1)[0] for group in (fast, slow))
+    wrong = len(fast) - ones + len(slow) - others
+    if one == other or wrong > SPLIT_WRONG_MAX * (len(fast) + len(slow)):
+        return None
+    but = f", but for {wrong} of them" if wrong else ""
+    return wrong, f"another {setting['name']} ({other}, on the fast ones {one}{but})"
 
 
 def _times(factor: float) -> str:
     return f"{factor:.1f}x" if factor < 10 else f"{factor:.0f}x"
 
 
-def _arms(group: list[tuple[float, str]]) -> str:
-    names = [name for _, name in group]
+def _arms(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more arm{'s' if len(names) > 2 else ''}"
 
 
@@ -109,4 +178,5 @@ def _another(name: str, rows: list[dict[str, Any]]) -> str:
     first = rows[0]
     alone = all(value == first["usual"] for who, value in first["by"].items() if who != name)
     more = f" and {len(rows) - 1} more such" if rows[1:] else ""
-    return f"another {first['name']} ({first['by'][name]}, {'elsewhere' if alone else 'on most'} {first['usual']}){more}"
+    where = "elsewhere" if alone else "on most"
+    return f"another {first['name']} ({first['by'][name]}, {where} {first['usual']}){more}"

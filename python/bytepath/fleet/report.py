@@ -36,7 +36,7 @@ def terminal(found: dict[str, Any], shown: dict[str, Any]) -> str:
     lines = []
     if names and shown["arms"]:
         head = ["arm", "median", *_cut([printable(name) for name in names])]
-        body = [[printable(row["name"]), _figure(row["median"], row["unit"]), *(_cell(row, name) for name in names)]
+        body = [[printable(row["name"]), words.figure(row["median"], row["unit"]), *(_cell(row, name) for name in names)]
                 for row in shown["arms"]]
         widths = [max(_columns(line[at]) for line in [head, *body]) for at in range(len(head))]
         for line in [head, *body]:
@@ -84,16 +84,12 @@ def _cell(row: dict[str, Any], name: str) -> str:
     return f"{row['speed'][name]:.2f}{'!' if name in row['outliers'] else ''}"
 
 
-def _figure(value: float | None, unit: str) -> str:
-    return "–" if value is None else f"{value:.3g} {unit}"
-
-
 def page(found: dict[str, Any], shown: dict[str, Any]) -> str:
     """The report as a page that needs nothing else."""
     from jinja2 import Environment
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(colour=_colour, figure=_figure)
+    environment.filters.update(colour=_colour, figure=words.figure)
     template = environment.from_string(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
     return template.render(found=found, shown=shown, strips=[_strip(row, shown["names"]) for row in shown["arms"]])
 

@@ -1,4 +1,4 @@
-"""How machines and sizes are put into words."""
+"""How machines, figures and sizes are put into words."""
 
 NAMES_MAX = 8
 """So many machines are named where others do as well."""
@@ -8,6 +8,11 @@ def some(names: list[str]) -> str:
     """The machines by their names, or the first of them where they are many."""
     more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
     return ", ".join(names[:NAMES_MAX]) + more
+
+
+def figure(value: float | None, unit: str) -> str:
+    """What was measured, to three digits."""
+    return "–" if value is None else f"{value:.3g} {unit}"
 
 
 def size(bytes: int) -> str:

@@ -590,6 +590,30 @@ def test_the_smaller_part_are_outliers_where_most_agree():
     assert report.view(apart)["sentences"] == report.view(unsure)["sentences"] == []
 
 
+def test_a_machine_that_was_disturbed_is_told_of_and_what_was_measured_again_does_not_count():
+    busy = machine("busy", {"wake": 0.5})
+    [arm] = busy["record"]["arms"]
+    flags = {"flagged": True, "flag_why": "other processes used 90% of the CPU time"}
+    arm["samples"] = [{"value": value, "superseded": value > 1, **flags} for value in (0.49, 7.0, 0.5, 7.1, 0.51, 7.2)]
+    calm = [machine(f"n{at}", {"wake": 1.0}) for at in range(9)]
+    # Of many samples one may be disturbed.
+    calm[0]["record"]["arms"][0]["samples"] = [{"value": 1.0}] * 9 + [{"value": 1.0, **flags}]
+    found = fleet_of(*calm, busy)
+    shown = report.view(found)
+    why = "other processes used 90% of the CPU time"
+    assert shown["sentences"] == [
+        f"busy is 2.0x slower than the rest at wake: it was disturbed there (3 of 3 samples: {why})"
+    ]
+    line = f"busy was disturbed by others on the machine: 6 of 6 samples: {why}"
+    assert line in report.terminal(found, shown).splitlines() and shown["disturbed"].keys() == {"busy"}
+    page = report.page(found, shown)
+    # 3 samples of the busy one, 3 of each of 8, and 10.
+    assert line in page and page.count('stroke="#36c"') == 37 and shown["arms"][0]["samples"]["busy"] == [0.49, 0.5, 0.51]
+    busy["record"]["machine"]["governor"] = "powersave"
+    [sentence] = report.view(found)["sentences"]
+    assert sentence.endswith("CPU time), another governor (powersave, elsewhere performance)")
+
+
 def test_a_machine_that_was_lost_and_an_arm_that_could_not_run_are_in_the_report():
     there = machine("here", {"wake": 1.0})
     there["record"]["arms"].append({"name": "odd", "unit": "s", "better": "lower", "status": "unavailable", "why": "EPERM"})

@@ -19,6 +19,9 @@ MACHINES_MIN = 3
 GROUP_SHARE_MIN = 1 / 3
 """Where fewer of the machines are apart from the others, these are no two groups."""
 
+FLAGGED_SHARE_MAX = 0.1
+"""Where a larger share of the samples was disturbed, that is told of, as by `bytepath report`."""
+
 SPLIT_WRONG_MAX = 0.1
 """A setting that has more machines on the wrong side splits no groups."""
 
@@ -35,10 +38,12 @@ def arms(machines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for machine in measured(machines):
         for arm in machine["record"]["arms"]:
             row = names.setdefault(arm["name"], {"name": arm["name"], "unit": arm["unit"], "better": arm["better"],
-                                                 "by": {}, "samples": {}, "why": {}})
+                                                 "by": {}, "samples": {}, "disturbed": {}, "why": {}})
             if arm["status"] == "ok" and arm.get("median"):
                 row["by"][machine["name"]] = (arm["median"], *(arm.get("ci95") or [arm["median"]] * 2))
-                row["samples"][machine["name"]] = [_value(sample) for sample in arm.get("samples", [])]
+                counted = [sample for sample in _samples(arm) if not sample.get("superseded")]
+                row["samples"][machine["name"]] = [float(sample["value"]) for sample in counted]
+                row["disturbed"][machine["name"]] = _disturbance(counted)
             else:
                 row["why"][machine["name"]] = arm.get("why") or arm["status"]
     for row in names.values():
@@ -48,8 +53,34 @@ def arms(machines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(names.values())
 
 
-def _value(sample: Any) -> float:
-    return float(sample["value"]) if isinstance(sample, dict) else float(sample)
+def _samples(arm: dict[str, Any]) -> list[dict[str, Any]]:
+    return [sample if isinstance(sample, dict) else {"value": sample} for sample in arm.get("samples", [])]
+
+
+def _disturbance(samples: list[dict[str, Any]]) -> tuple[int, int, list[str]]:
+    """How many samples were disturbed, of how many, and by what."""
+    flagged = [sample for sample in samples if sample.get("flagged")]
+    return len(flagged), len(samples), [sample["flag_why"] for sample in flagged if sample.get("flag_why")]
+
+
+def disturbed(machines: list[dict[str, Any]]) -> dict[str, str]:
+    """The machines that were disturbed so much that `bytepath report` calls their run noisy, and by what."""
+    found = {}
+    for machine in measured(machines):
+        samples = [sample for arm in machine["record"]["arms"] for sample in _samples(arm)]
+        if told := _much(_disturbance(samples)):
+            found[machine["name"]] = told
+    return found
+
+
+def _much(*found: tuple[int, int, list[str]]) -> str:
+    """How much was disturbed, with an example, where it is a large part."""
+    flagged, of = sum(flagged for flagged, _, _ in found), sum(of for _, of, _ in found)
+    if flagged <= FLAGGED_SHARE_MAX * of:
+        return ""
+    whys = [why for _, _, whys in found for why in whys]
+    example = f": {whys[len(whys) // 2]}" if whys else ""
+    return f"{flagged} of {of} samples{example}"
 
 
 def _speed(row: dict[str, Any], value: float, against: float) -> float:
@@ -108,20 +139,21 @@ def groups(row: dict[str, Any]) -> tuple[list[str], list[str]] | None:
 
 def sentences(rows: list[dict[str, Any]], differing: list[dict[str, Any]]) -> list[str]:
     """Who is far from the rest, and where there are two groups, in words, with what is set otherwise there."""
-    by: dict[str, list[tuple[float, str]]] = {}
+    by: dict[str, list[tuple[float, dict[str, Any]]]] = {}
     halves: dict[frozenset[str], list[tuple[dict[str, Any], list[str], list[str]]]] = {}
     for row in rows:
         for name, speed in row["outliers"].items():
-            by.setdefault(name, []).append((speed, row["name"]))
+            by.setdefault(name, []).append((speed, row))
         if found := groups(row):
             halves.setdefault(frozenset(found[1]), []).append((row, *found))
     told = [_two_groups(arms, differing) for arms in halves.values()]
     for name, far in sorted(by.items()):
-        slow = sorted((1 / speed, arm) for speed, arm in far if speed < 1)[::-1]
-        fast = sorted((speed, arm) for speed, arm in far if speed >= 1)[::-1]
+        slow = sorted((1 / speed, row["name"]) for speed, row in far if speed < 1)[::-1]
+        fast = sorted((speed, row["name"]) for speed, row in far if speed >= 1)[::-1]
         parts = [f"{_times(group[0][0])} {word} than the rest at {_arms([arm for _, arm in group])}"
                  for group, word in ((slow, "slower"), (fast, "faster")) if group]
-        told.append(f"{name} is {' and '.join(parts)}: {_reasons(name, differing)}")
+        noise = _much(*(row["disturbed"][name] for _, row in far))
+        told.append(f"{name} is {' and '.join(parts)}: {_reasons(name, differing, noise)}")
     return told
 
 
@@ -160,18 +192,17 @@ def _arms(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more arm{'s' if len(names) > 2 else ''}"
 
 
-def _reasons(name: str, differing: list[dict[str, Any]]) -> str:
-    """What is set otherwise there than on most: the first of each kind."""
+def _reasons(name: str, differing: list[dict[str, Any]], noise: str) -> str:
+    """What may be why: what disturbed it, and what is set otherwise there than on most, the first of each kind."""
     kinds: dict[str, list[dict[str, Any]]] = {}
     for row in differing:
         if row["usual"] is not None and row["by"].get(name, row["usual"]) != row["usual"]:
             kinds.setdefault(row["family"], []).append(row)
-    if not kinds:
-        return (
-            "none of the settings that most machines share is another one there; look at what else it does, and at its "
-            "hardware"
-        )
-    return ", ".join(_another(name, rows) for rows in list(kinds.values())[:REASONS_MAX])
+    reasons = [f"it was disturbed there ({noise})"] if noise else []
+    reasons += [_another(name, rows) for rows in list(kinds.values())[:REASONS_MAX]]
+    return ", ".join(reasons) or (
+        "none of the settings that most machines share is another one there; look at what else it does, and at its hardware"
+    )
 
 
 def _another(name: str, rows: list[dict[str, Any]]) -> str:

@@ -26,6 +26,7 @@ def view(found: dict[str, Any]) -> dict[str, Any]:
         "sentences": analysis.sentences(rows, differing),
         "names": [machine["name"] for machine in machines],
         "missing": [(m["name"], m["status"], m["why"]) for m in machines if m["status"] != "ok" or not m.get("record")],
+        "disturbed": analysis.disturbed(machines),
         "untrusted": [m["name"] for m in analysis.measured(machines) if m["record"].get("trusted") is False],
     }
 
@@ -47,6 +48,7 @@ def terminal(found: dict[str, Any], shown: dict[str, Any]) -> str:
     lines += [f"{name}: {status}{': ' + why if why else ''}" for name, status, why in shown["missing"]]
     lines += shown["sentences"]
     lines += [_differs(row) for row in shown["settings"]]
+    lines += [f"{name} was disturbed by others on the machine: {told}" for name, told in shown["disturbed"].items()]
     if shown["untrusted"]:
         lines.append(f"not to be trusted, as their control differed from itself: {', '.join(shown['untrusted'])}")
     return "\n".join(map(printable, lines))
@@ -102,7 +104,7 @@ def _colour(speed: float) -> str:
 
 
 def _strip(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """An arm's samples as points on a logarithmic line for each machine."""
+    """An arm's samples that count as points on a logarithmic line for each machine."""
     values = [value for samples in row["samples"].values() for value in samples if value > 0]
     values += [value[0] for value in row["by"].values() if value[0] > 0]
     if not values:

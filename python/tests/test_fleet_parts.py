@@ -621,7 +621,47 @@ def test_a_machine_that_was_lost_and_an_arm_that_could_not_run_are_in_the_report
     shown = report.view(found)
     assert "gone: lost: its worker was lost" in report.terminal(found, shown)
     page = report.page(found, shown)
-    assert "EPERM" in page and "its worker was lost" in page
+    assert "not measured: odd on every machine: EPERM" in page and "its worker was lost" in page
+
+
+def test_arms_that_were_not_measured_are_told_of_with_the_reason_and_keep_their_machines():
+    found = fleet_of(*(machine(f"n{at}", {"wake": 1.0} if at else {}) for at in range(4)))
+    for entry, why in zip(found["machines"], ("no io_uring", "no io_uring", "EPERM", None), strict=True):
+        arm = {"unit": "s", "better": "lower", "status": "unavailable" if why else "ok", "why": why, "median": None if why else 0.0}
+        entry["record"]["arms"] += [{"name": name, **arm} for name in ("odd", "even")]
+    shown = report.view(found)
+    told = report.terminal(found, shown).splitlines()
+    assert told == [
+        "arm    median  n0    n1    n2    n3",
+        "odd       0 s   –     –     –   0 s",
+        "even      0 s   –     –     –   0 s",
+        "wake  1 GiB/s   –  1.00  1.00  1.00",
+        "times as fast as the median of all machines; ! is far from the rest, – was not measured",
+        "not measured: odd, even on n0, n1: no io_uring",
+        "not measured: odd, even on n2: EPERM",
+        "not measured: wake on n0: its run has no such arm",
+    ]
+    page = report.page(found, shown)
+    assert all(line in page for line in told[-3:]) and "<td>0 s</td>" in page
+    alone = fleet_of(machine("n0", {}))
+    alone["machines"][0]["record"]["arms"] = found["machines"][0]["record"]["arms"]
+    assert report.terminal(alone, report.view(alone)).startswith("arm   median  n0\nodd        –   –\n")
+
+
+def test_many_machines_are_lines_of_tables_that_fit_the_terminal():
+    arms = {f"write-read@{place}": 1.0 for place in ("same-cpu", "smt-sibling", "shared-cache", "same-socket", "across-sockets")}
+    found = fleet_of(*(machine(f"node-{at:02}", arms) for at in range(30)))
+    shown = report.view(found)
+    told = report.terminal(found, shown, 80).splitlines()
+    tables = "\n".join(told[:-1]).split("\n\n")
+    assert told[0] == "machine  write-read@same-cpu  write-read@smt-sibling  write-read@shared-cache"
+    assert max(map(len, told[:-1])) <= 80 and [table.count("\n") for table in tables] == [31, 31]
+    assert all(f"@{place}" in tables[0].splitlines()[0] for place in ("same-cpu", "smt-sibling", "shared-cache"))
+    assert tables[1].splitlines()[1:3] == ["median                  1 GiB/s                    1 GiB/s",
+                                           "node-00                    1.00                       1.00"]  # fmt: skip
+    # A terminal that is too narrow for anything has an arm in each.
+    assert report.terminal(found, shown, 1).count("machine  write-read@") == 5
+    assert report.terminal(found, shown, 400).splitlines()[0].startswith("arm ")
 
 
 def test_a_table_tells_machines_apart_and_commands_no_terminal():

@@ -39,18 +39,34 @@ def arms(machines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for arm in machine["record"]["arms"]:
             row = names.setdefault(arm["name"], {"name": arm["name"], "unit": arm["unit"], "better": arm["better"],
                                                  "by": {}, "samples": {}, "disturbed": {}, "why": {}})
-            if arm["status"] == "ok" and arm.get("median"):
+            if arm["status"] == "ok" and arm.get("median") is not None:
                 row["by"][machine["name"]] = (arm["median"], *(arm.get("ci95") or [arm["median"]] * 2))
                 counted = [sample for sample in _samples(arm) if not sample.get("superseded")]
                 row["samples"][machine["name"]] = [float(sample["value"]) for sample in counted]
                 row["disturbed"][machine["name"]] = _disturbance(counted)
             else:
-                row["why"][machine["name"]] = arm.get("why") or arm["status"]
+                row["why"][machine["name"]] = arm.get("why") or ("no sample" if arm["status"] == "ok" else arm["status"])
     for row in names.values():
+        absent = {machine["name"]: "its run has no such arm" for machine in measured(machines)
+                  if machine["name"] not in row["by"] | row["why"]}
+        row["why"].update(absent)
         row["median"] = statistics.median(value[0] for value in row["by"].values()) if row["by"] else None
-        row["speed"] = {name: _speed(row, value[0], row["median"]) for name, value in row["by"].items()}
+        row["speed"] = {name: _speed(row, value[0], row["median"]) for name, value in row["by"].items()
+                        if value[0] > 0 and row["median"] > 0}
         row["outliers"] = outliers(row)
     return list(names.values())
+
+
+def unable(rows: list[dict[str, Any]]) -> list[tuple[list[str], list[str], str]]:
+    """Which arms were not measured on which machines, and why."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        whys: dict[str, list[str]] = {}
+        for name, why in row["why"].items():
+            whys.setdefault(why, []).append(name)
+        for why, names in whys.items():
+            found.setdefault((why, *names), []).append(row["name"])
+    return [(arms, names, why) for (why, *names), arms in found.items()]
 
 
 def _samples(arm: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """One report of many machines: a table for the terminal, and a page with a heat map and distributions."""
 
 import math
+import shutil
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from .files import printable
 NAME_MAX = 18
 """Longer names of machines are cut in the middle, as far as they stay apart."""
 
+WIDTH = 100
+"""Lines are as long where there is no terminal."""
+
 VALUES_MAX = 4
 """So many values of a setting are told of."""
 
@@ -19,32 +23,33 @@ def view(found: dict[str, Any]) -> dict[str, Any]:
     """What is shown, whichever way."""
     machines = found["machines"]
     rows = analysis.arms(machines)
+    measured = [machine["name"] for machine in analysis.measured(machines)]
     differing = settings.differing({m["name"]: m["record"] for m in analysis.measured(machines)})
     return {
         "arms": rows,
         "settings": differing,
         "sentences": analysis.sentences(rows, differing),
         "names": [machine["name"] for machine in machines],
+        "measured": measured,
+        "unable": [
+            f"not measured: {', '.join(arms)} on {'every machine' if names == measured else words.some(names)}: {why}"
+            for arms, names, why in analysis.unable(rows)
+        ],
         "missing": [(m["name"], m["status"], m["why"]) for m in machines if m["status"] != "ok" or not m.get("record")],
         "disturbed": analysis.disturbed(machines),
         "untrusted": [m["name"] for m in analysis.measured(machines) if m["record"].get("trusted") is False],
     }
 
 
-def terminal(found: dict[str, Any], shown: dict[str, Any]) -> str:
-    """Arms against machines: each machine's speed as a part of the median of all."""
-    names = [name for name in shown["names"] if any(name in row["by"] for row in shown["arms"])]
+def terminal(found: dict[str, Any], shown: dict[str, Any], width: int | None = None) -> str:
+    """Arms against machines, each machine's speed as a part of the median of all; what there is to say below."""
     lines = []
-    if names and shown["arms"]:
-        head = ["arm", "median", *_cut([printable(name) for name in names])]
-        body = [[printable(row["name"]), words.figure(row["median"], row["unit"]), *(_cell(row, name) for name in names)]
-                for row in shown["arms"]]
-        widths = [max(_columns(line[at]) for line in [head, *body]) for at in range(len(head))]
-        for line in [head, *body]:
-            gaps = [" " * (width - _columns(text)) for text, width in zip(line, widths, strict=True)]
-            cells = [text + gap if at == 0 else gap + text for at, (text, gap) in enumerate(zip(line, gaps, strict=True))]
-            lines.append("  ".join(cells).rstrip())
+    if shown["measured"] and shown["arms"]:
+        # Who reads it otherwise than at a terminal has some room too.
+        width = width or shutil.get_terminal_size((WIDTH, 24)).columns
+        lines += _table(shown["arms"], shown["measured"], width)
         lines.append("times as fast as the median of all machines; ! is far from the rest, – was not measured")
+    lines += shown["unable"]
     lines += [f"{name}: {status}{': ' + why if why else ''}" for name, status, why in shown["missing"]]
     lines += shown["sentences"]
     lines += [_differs(row) for row in shown["settings"]]
@@ -52,6 +57,39 @@ def terminal(found: dict[str, Any], shown: dict[str, Any]) -> str:
     if shown["untrusted"]:
         lines.append(f"not to be trusted, as their control differed from itself: {', '.join(shown['untrusted'])}")
     return "\n".join(map(printable, lines))
+
+
+def _table(rows: list[dict[str, Any]], names: list[str], width: int) -> list[str]:
+    """Arms in lines; where machines do not fit beside each other, they in lines, and as many arms as fit, again and again."""
+    machines = _cut([printable(name) for name in names])
+    arms = [[printable(row["name"]), words.figure(row["median"], row["unit"]), *(_cell(row, name) for name in names)]
+            for row in rows]  # fmt: skip
+    lines = _aligned([["arm", "median", *machines], *arms])
+    if max(map(_columns, lines)) <= width:
+        return lines
+    first = ["machine", "median", *machines]
+    parts: list[list[list[str]]] = [[]]
+    for arm in arms:
+        if parts[-1] and max(map(_columns, _aligned(_turned([first, *parts[-1], arm])))) > width:
+            parts.append([])
+        parts[-1].append(arm)
+    tables = ["\n".join(_aligned(_turned([first, *part]))) for part in parts]
+    return "\n\n".join(tables).splitlines()
+
+
+def _turned(lines: list[list[str]]) -> list[list[str]]:
+    return [list(line) for line in zip(*lines, strict=True)]
+
+
+def _aligned(lines: list[list[str]]) -> list[str]:
+    """The cells of each column under each other, the first ones to the left."""
+    widths = [max(map(_columns, column)) for column in _turned(lines)]
+    aligned = []
+    for line in lines:
+        gaps = [" " * (width - _columns(text)) for text, width in zip(line, widths, strict=True)]
+        cells = [text + gap if at == 0 else gap + text for at, (text, gap) in enumerate(zip(line, gaps, strict=True))]
+        aligned.append("  ".join(cells).rstrip())
+    return aligned
 
 
 def _cut(names: list[str]) -> list[str]:
@@ -81,8 +119,11 @@ def _differs(row: dict[str, Any]) -> str:
 
 
 def _cell(row: dict[str, Any], name: str) -> str:
-    if name not in row["speed"]:
+    if name not in row["by"]:
         return "–"
+    if name not in row["speed"]:
+        # Of 0, or against it, nothing is a multiple.
+        return words.figure(row["by"][name][0], row["unit"])
     return f"{row['speed'][name]:.2f}{'!' if name in row['outliers'] else ''}"
 
 

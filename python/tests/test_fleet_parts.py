@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="fleets need the package distributed")
 
-from bytepath.fleet import analysis, each, files, machines, metrics, report, worker  # noqa: E402
+from bytepath.fleet import analysis, each, files, findings, machines, metrics, report, worker  # noqa: E402
 from bytepath.fleet.__main__ import parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import ground  # noqa: E402
@@ -675,6 +675,49 @@ def test_a_table_tells_machines_apart_and_commands_no_terminal():
         "times as fast as the median of all machines; ! is far from the rest, – was not measured",
         "gone: lost: \ufffd[2J",
     ]
+
+
+def doctors(name, *by):
+    """What is told of findings of this name: found, why and setting of each machine; good, without a setting."""
+    keys = ("found", "why", "setting", "verdict")
+    every = [{"name": name, **dict(zip(keys, (*one, "poor" if one[2] else "good"), strict=True))} for one in by]
+    found = [{"name": f"n{at}", "status": "ok", "record": {"findings": [one]}} for at, one in enumerate(every)]
+    return findings.told({"machines": found}).splitlines()
+
+
+def test_each_remedy_is_told_of_with_its_own_machines():
+    def mounted(at, option):
+        return f"{at}: rw,{option}", f"{option}: it waits", f"mount -o remount,no{option} {at}"
+
+    assert doctors("mount-options", mounted("/", "discard"), mounted("/data", "sync"), mounted("/home", "discard"),
+                   mounted("/", "discard")) == [
+        "poor: mount-options on n0, n3: /: rw,discard. discard: it waits; to change it: mount -o remount,nodiscard /",
+        "poor: mount-options on n1: /data: rw,sync. sync: it waits; to change it: mount -o remount,nosync /data",
+        "poor: mount-options on n2: /home: rw,discard. discard: it waits; to change it: mount -o remount,nodiscard /home",
+    ]  # fmt: skip
+
+
+def test_findings_that_differ_by_a_figure_are_one():
+    busy = [(f"cpu {11 + 4 * at}%, memory 0.5%", f"{at + 1}.5 others want it", "see who: top") for at in range(10)]
+    calm = ("cpu 0%, memory 0.5%", "nobody waits", None)
+    told = "cpu 11 to 47%, memory 0.5%"
+    assert doctors("pressure", *busy) == [
+        f"poor: pressure on every machine: {told}. 1.5 to 10.5 others want it; to change it: see who: top"
+    ]
+    names = ", ".join(f"n{at}" for at in range(10))
+    assert doctors("pressure", *busy, calm) == [
+        f"poor: pressure on {names}: {told}. 1.5 to 10.5 others want it; to change it: see who: top",
+        "differs: pressure: cpu 0 to 47%, memory 0.5% on every machine",
+        "nothing poor on n10",
+    ]
+    assert doctors("pressure", *busy[:2], calm)[:2] == [
+        "poor: pressure: cpu 11%, memory 0.5% on n0; cpu 15%, memory 0.5% on n1. 1.5 to 2.5 others want it; to change it: "
+        "see who: top",
+        "differs: pressure: cpu 11%, memory 0.5% on n0; cpu 15%, memory 0.5% on n1; cpu 0%, memory 0.5% on n2",
+    ]
+    # What is in a name, a version or a list is no figure.
+    kernels = [(f"6.1.{at} on sda{at}, CPUs 0-{at}", "old", None) for at in range(6)]
+    assert doctors("kernel", *kernels)[0].startswith("differs: kernel: 6.1.0 on sda0, CPUs 0-0 on n0; 6.1.1 on sda1")
 
 
 def test_what_a_command_said_first_is_told_with_its_indented_lines():

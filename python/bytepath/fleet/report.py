@@ -161,30 +161,3 @@ def _strip(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
               "median": place(row["by"][name][0])}
              for name in names if name in row["by"] and row["by"][name][0] > 0]
     return {"row": row, "lines": lines, "ticks": [(0, math.exp(low)), (100, math.exp(low + span))]}
-
-
-def diagnoses(found: dict[str, Any]) -> str:
-    """What is poor where, the most common first; then what is not the same everywhere."""
-    machines = analysis.measured(found["machines"])
-    lines = [f"{m['name']}: {m['status']}: {m['why']}" for m in found["machines"] if not m.get("record")]
-    by: dict[str, dict[str, Any]] = {}
-    for machine in machines:
-        for finding in machine["record"]["findings"]:
-            by.setdefault(finding["name"], {})[machine["name"]] = finding
-    poor = {name: {who: f for who, f in all.items() if f["verdict"] == "poor"} for name, all in by.items()}
-    for name, where in sorted(poor.items(), key=lambda entry: -len(entry[1])):
-        if where:
-            first = next(iter(where.values()))
-            who = "every machine" if len(where) == len(machines) else ", ".join(where)
-            lines.append(f"poor: {name} on {who}: {first['found']}. {first['why']}"
-                         + (f"; to change it: {first['setting']}" if first.get("setting") else ""))
-    for name, all in by.items():
-        kinds: dict[str, list[str]] = {}
-        for who, finding in all.items():
-            kinds.setdefault(finding["found"], []).append(who)
-        if len(kinds) > 1:
-            lines.append(f"differs: {name}: " + "; ".join(f"{found} on {', '.join(who)}" for found, who in kinds.items()))
-    good = [machine["name"] for machine in machines if not any(machine["name"] in where for where in poor.values())]
-    if good:
-        lines.append(f"nothing poor on {', '.join(good)}")
-    return "\n".join(map(printable, lines))

@@ -26,6 +26,8 @@ SPLIT_WRONG_MAX = 0.1
 """A setting that has more machines on the wrong side splits no groups."""
 
 REASONS_MAX = 3
+"""So many settings are given as reasons."""
+
 
 def measured(machines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those that left a record."""
@@ -45,7 +47,8 @@ def arms(machines: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 row["samples"][machine["name"]] = [float(sample["value"]) for sample in counted]
                 row["disturbed"][machine["name"]] = _disturbance(counted)
             else:
-                row["why"][machine["name"]] = arm.get("why") or ("no sample" if arm["status"] == "ok" else arm["status"])
+                without = "no sample" if arm["status"] == "ok" else arm["status"]
+                row["why"][machine["name"]] = arm.get("why") or without
     for row in names.values():
         absent = {machine["name"]: "its run has no such arm" for machine in measured(machines)
                   if machine["name"] not in row["by"] | row["why"]}
@@ -217,7 +220,8 @@ def _reasons(name: str, differing: list[dict[str, Any]], noise: str) -> str:
     reasons = [f"it was disturbed there ({noise})"] if noise else []
     reasons += [_another(name, rows) for rows in list(kinds.values())[:REASONS_MAX]]
     return ", ".join(reasons) or (
-        "none of the settings that most machines share is another one there; look at what else it does, and at its hardware"
+        "none of the settings that most machines share is another one there; look at what else it does, and at its "
+        "hardware"
     )
 
 

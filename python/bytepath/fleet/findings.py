@@ -1,4 +1,4 @@
-"""What `bytepath doctor` found on many machines: what is poor where, with the remedy, and what is not the same everywhere."""
+"""What `bytepath doctor` found on many machines: what is poor where, with the remedy, and what differs."""
 
 import re
 from collections.abc import Callable
@@ -35,7 +35,8 @@ def told(found: dict[str, Any]) -> str:
         kinds = _kinds(findings)
         # What is poor on all of them has been told.
         if len({finding["found"] for finding in findings.values()}) > 1 and not _all_poor(findings):
-            shown = "; ".join(f"{text} on {_who(names, len(machines), words.some)}" for text, names in kinds[:SHOWN_MAX])
+            who = [(text, _who(names, len(machines), words.some)) for text, names in kinds[:SHOWN_MAX]]
+            shown = "; ".join(f"{text} on {names}" for text, names in who)
             more = f"; {len(kinds) - SHOWN_MAX} more elsewhere" if len(kinds) > SHOWN_MAX else ""
             lines.append(f"differs: {name}: {shown}{more}")
     good = [machine["name"] for machine in machines if not any(machine["name"] in findings for _, findings in poor)]

@@ -60,11 +60,11 @@ def terminal(found: dict[str, Any], shown: dict[str, Any], width: int | None = N
 
 
 def _table(rows: list[dict[str, Any]], names: list[str], width: int) -> list[str]:
-    """Arms in lines; where machines do not fit beside each other, they in lines, and as many arms as fit, again and again."""
-    machines = _cut([printable(name) for name in names])
+    """Arms in lines; where machines do not fit beside each other, these in lines, in as many tables as it takes."""
+    machines = [printable(name) for name in names]
     arms = [[printable(row["name"]), words.figure(row["median"], row["unit"]), *(_cell(row, name) for name in names)]
             for row in rows]  # fmt: skip
-    lines = _aligned([["arm", "median", *machines], *arms])
+    lines = _aligned([["arm", "median", *_cut(machines)], *arms])
     if max(map(_columns, lines)) <= width:
         return lines
     first = ["machine", "median", *machines]

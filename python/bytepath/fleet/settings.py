@@ -15,7 +15,8 @@ UNLIMITED = (1 << 64) - 1
 NAMES = {
     "bytepath": "build of bytepath",
     "governor": "governor", "kernel": "kernel", "cpu_model": "CPU", "cpus_online": "number of CPUs",
-    "cpus_allowed": "CPUs allowed", "numa_nodes": "number of NUMA nodes", "caches": "caches", "mitigations": "mitigation of",
+    "cpus_allowed": "CPUs allowed", "numa_nodes": "number of NUMA nodes", "caches": "caches",
+    "mitigations": "mitigation of",
     "thp_enabled": "transparent huge pages", "thp_defrag": "defragmenting for huge pages",
     "virtualisation": "virtualisation", "vmsplice_aliases": "vmsplice", "io_uring": "io_uring",
     "pipe_max_size": "fs.pipe-max-size", "pipe_user_pages_soft": "fs.pipe-user-pages-soft",
@@ -26,8 +27,8 @@ NAMES = {
 """What machines are compared by, the likeliest reason first."""
 
 _OWN = re.compile(
-    r"(root|BOOT_IMAGE|BOOTIF|initrd|resume|resume_offset|ip|hostname|systemd\.(hostname|machine_id)|rd\.(luks|lvm|md)\S*"
-    r"|cryptdevice)=|.*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    r"(root|BOOT_IMAGE|BOOTIF|initrd|resume|resume_offset|ip|hostname|systemd\.(hostname|machine_id)"
+    r"|rd\.(luks|lvm|md)\S*|cryptdevice)=|.*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     re.IGNORECASE,
 )
 """Words of a kernel's command line that say which machine it is."""

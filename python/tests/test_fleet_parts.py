@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="fleets need the package distributed")
 
-from bytepath.fleet import analysis, each, files, machines, metrics, report, worker  # noqa: E402
+from bytepath.fleet import analysis, each, files, findings, machines, metrics, report, worker  # noqa: E402
 from bytepath.fleet.__main__ import parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import ground  # noqa: E402
@@ -470,7 +470,79 @@ def test_an_outlier_is_named_with_what_is_set_otherwise_there():
         "node-17 is 6.1x slower than the rest at wake: another governor (powersave, elsewhere performance)"
     ]
     told = report.terminal(found, shown)
-    assert "0.16!" in told and "governor differs: performance, but on node-17 powersave" in told
+    assert "0.16!" in told and "governor differs: performance, but powersave on node-17" in told
+
+
+def reasons(found):
+    """What an outlier is said to have otherwise, and what is said to differ."""
+    shown = report.view(found)
+    told = report.terminal(found, shown)
+    lines = [line for line in told.splitlines() if " differs: " in line]
+    return [line.partition(": ")[2] for line in shown["sentences"]], lines
+
+
+def test_what_is_each_machines_own_is_no_reason():
+    own = "{}-{:04}-4e5b-8a5c-0123456789ab"
+    found = fleet_of(*(machine(
+        f"n{at}", {"wake": 6.0 if at == 2 else 1.0}, memory_bytes=16777216000 + 4096 * at, memlock_bytes=8388608,
+        command_line=f"BOOT_IMAGE=/linux-{at} root=UUID={own.format('a' * 8, at)} quiet of={own.format('b' * 8, at)}",
+        file_system=["ext4", "xfs", "btrfs"][at],
+    ) for at in range(3)))  # fmt: skip
+    [reason], lines = reasons(found)
+    assert reason.startswith("none of the settings that most machines share is another one there")
+    assert lines == ["file system differs: ext4 on n0; xfs on n1; btrfs on n2"]
+    found = fleet_of(*(machine(f"n{at}", {"wake": 1.0}, file_system=f"fs{at}") for at in range(30)))
+    assert reasons(found) == ([], ["file system differs: it is another one on each machine"])
+
+
+def test_of_settings_with_many_parts_those_are_told_of_that_differ():
+    def one(at, spectre="Retpolines", options="", l3=32, memory=64):
+        caches = [{"level": 1, "kind": "data", "bytes": 49152, "cpus": str(cpu)} for cpu in range(8)]
+        caches.append({"level": 3, "kind": "unified", "bytes": l3 << 20, "cpus": "0-7"})
+        mitigations = {"l1tf": "Not affected", "spectre_v1": spectre, "spectre_v2": spectre}
+        return machine(f"n{at}", {"wake": 1.0 if at else 9.0}, caches=caches, mitigations=mitigations,
+                       memory_bytes=memory << 30, command_line=f"quiet{options} -- init{at}")  # fmt: skip
+
+    odd = one(0, "Vulnerable", " mitigations=off isolcpus=1 isolcpus=2", 96, 512)
+    assert reasons(fleet_of(odd, *(one(at) for at in range(1, 5)))) == (
+        ["another L3 cache (unified) (1 of 96 MiB, elsewhere 1 of 32 MiB), "
+         "another mitigation of spectre_v1 (Vulnerable, elsewhere Retpolines) and 1 more such, "
+         "another memory (512 GiB, elsewhere 64 GiB)"],
+        ["L3 cache (unified) differs: 1 of 32 MiB, but 1 of 96 MiB on n0",
+         "mitigation of spectre_v1 differs: Retpolines, but Vulnerable on n0",
+         "mitigation of spectre_v2 differs: Retpolines, but Vulnerable on n0",
+         "memory differs: 64 GiB, but 512 GiB on n0",
+         "boot option mitigations differs: not given, but off on n0",
+         "boot option isolcpus differs: not given, but 1,2 on n0"],
+    )  # fmt: skip
+
+
+def test_another_build_of_the_same_version_is_the_first_reason():
+    old = machine("old", {"wake": 0.5}, governor="powersave")
+    found = fleet_of(*(machine(f"n{at}", {"wake": 1.0}) for at in range(3)), old)
+    for entry in found["machines"]:
+        entry["record"]["bytepath"] = {"version": "0.1.0", "build": "debug" if entry["name"] == "old" else "d4b7c01b"}
+    [reason], lines = reasons(found)
+    assert reason == (
+        "another build of bytepath (0.1.0 debug, elsewhere 0.1.0 d4b7c01b), "
+        "another governor (powersave, elsewhere performance)"
+    )
+    assert lines[0] == "build of bytepath differs: 0.1.0 d4b7c01b, but 0.1.0 debug on old"
+
+
+def test_where_no_value_is_that_of_most_there_is_no_usual_one():
+    speeds = [{"wake": 9.0}, *[{"wake": 1.0}] * 11]
+    governors = ["performance", "powersave"] * 6
+    found = fleet_of(*(machine(f"n{at}", speeds[at], governor=governors[at]) for at in range(12)))
+    [reason], [line] = reasons(found)
+    assert reason.startswith("none of the settings that most machines share")
+    even, uneven = (", ".join(f"n{at}" for at in range(first, 12, 2)) for first in (0, 1))
+    assert line == f"governor differs: performance on {even}; powersave on {uneven}"
+    kernels = ["6.1", "6.1", "6.2", *["6.3"] * 9]
+    found = fleet_of(*(machine(f"n{at}", speeds[at], kernel=kernels[at]) for at in range(12)))
+    assert reasons(found)[0] == ["another kernel (6.1, on most 6.3)"]
+    # The page frames what is not as on most.
+    assert report.page(found, report.view(found)).count('<td class="far">6.') == 3
 
 
 def test_where_less_is_better_the_slow_one_is_slow():
@@ -487,6 +559,69 @@ def test_machines_that_are_alike_or_too_few_have_no_outlier():
     assert report.view(alike)["sentences"] == report.view(few)["sentences"] == []
 
 
+def halves(fast, slow, **settings):
+    """So many fast and slow machines, the slow ones with these settings."""
+    found = [machine(f"f{at}", {"wake": 1.0 + at / 1000, "copy": 3.0}) for at in range(fast)]
+    found += [machine(f"s{at}", {"wake": 2.0 + at / 1000, "copy": 6.0}, **settings) for at in range(slow)]
+    for entry in found:
+        for arm in entry["record"]["arms"]:
+            arm.update(unit="s", better="lower")
+    return fleet_of(*found)
+
+
+def test_two_halves_are_two_groups_and_no_outliers():
+    found = halves(15, 15, governor="powersave", kernel="6.1")
+    # One of them has the kernel of the others.
+    found["machines"][-1]["record"]["machine"]["kernel"] = "6.18"
+    shown = report.view(found)
+    assert shown["sentences"] == [
+        "two groups at wake and 1 more arm: 15 machines at 1.01 s, 15 at 2.01 s "
+        "(s0, s1, s2, s3, s4, s5, s6, s7 and 7 more): another governor (powersave, on the fast ones performance), "
+        "another kernel (6.1, on the fast ones 6.18, but for 1 of them)"
+    ]
+    assert all(not row["outliers"] for row in shown["arms"]) and "0.67!" not in report.terminal(found, shown)
+    [told] = report.view(halves(2, 2))["sentences"]
+    assert "2 at 2 s (s0, s1): none of the settings that are recorded splits them so; look at" in told
+
+
+def test_the_smaller_part_are_outliers_where_most_agree():
+    told = report.view(halves(6, 4, governor="powersave"))["sentences"]
+    assert len(told) == 4 and told[0] == (
+        "s0 is 2.0x slower than the rest at copy and 1 more arm: another governor (powersave, on most performance)"
+    )
+    apart = fleet_of(*(machine(f"n{at}", {"wake": 1.1**at}) for at in range(10)))
+    unsure = halves(3, 3)
+    for entry in unsure["machines"]:
+        for arm in entry["record"]["arms"]:
+            arm["ci95"] = [0.1, 10]
+    assert report.view(apart)["sentences"] == report.view(unsure)["sentences"] == []
+
+
+def test_a_machine_that_was_disturbed_is_told_of_and_what_was_measured_again_does_not_count():
+    busy = machine("busy", {"wake": 0.5})
+    [arm] = busy["record"]["arms"]
+    flags = {"flagged": True, "flag_why": "other processes used 90% of the CPU time"}
+    arm["samples"] = [{"value": value, "superseded": value > 1, **flags} for value in (0.49, 7.0, 0.5, 7.1, 0.51, 7.2)]
+    calm = [machine(f"n{at}", {"wake": 1.0}) for at in range(9)]
+    # Of many samples one may be disturbed.
+    calm[0]["record"]["arms"][0]["samples"] = [{"value": 1.0}] * 9 + [{"value": 1.0, **flags}]
+    found = fleet_of(*calm, busy)
+    shown = report.view(found)
+    why = "other processes used 90% of the CPU time"
+    assert shown["sentences"] == [
+        f"busy is 2.0x slower than the rest at wake: it was disturbed there (3 of 3 samples: {why})"
+    ]
+    line = f"busy was disturbed by others on the machine: 6 of 6 samples: {why}"
+    assert line in report.terminal(found, shown).splitlines() and shown["disturbed"].keys() == {"busy"}
+    page = report.page(found, shown)
+    # 3 samples of the busy one, 3 of each of 8, and 10.
+    assert line in page and page.count('stroke="#36c"') == 37
+    assert shown["arms"][0]["samples"]["busy"] == [0.49, 0.5, 0.51]
+    busy["record"]["machine"]["governor"] = "powersave"
+    [sentence] = report.view(found)["sentences"]
+    assert sentence.endswith("CPU time), another governor (powersave, elsewhere performance)")
+
+
 def test_a_machine_that_was_lost_and_an_arm_that_could_not_run_are_in_the_report():
     there = machine("here", {"wake": 1.0})
     there["record"]["arms"].append({"name": "odd", "unit": "s", "better": "lower", "status": "unavailable", "why": "EPERM"})
@@ -494,7 +629,51 @@ def test_a_machine_that_was_lost_and_an_arm_that_could_not_run_are_in_the_report
     shown = report.view(found)
     assert "gone: lost: its worker was lost" in report.terminal(found, shown)
     page = report.page(found, shown)
-    assert "EPERM" in page and "its worker was lost" in page
+    assert "not measured: odd on every machine: EPERM" in page and "its worker was lost" in page
+
+
+def test_arms_that_were_not_measured_are_told_of_with_the_reason_and_keep_their_machines():
+    found = fleet_of(*(machine(f"n{at}", {"wake": 1.0} if at else {}) for at in range(4)))
+    for entry, why in zip(found["machines"], ("no io_uring", "no io_uring", "EPERM", None), strict=True):
+        ran = {"status": "unavailable", "median": None} if why else {"status": "ok", "median": 0.0}
+        arm = {"unit": "s", "better": "lower", "why": why, **ran}
+        entry["record"]["arms"] += [{"name": name, **arm} for name in ("odd", "even")]
+    shown = report.view(found)
+    told = report.terminal(found, shown).splitlines()
+    assert told == [
+        "arm    median  n0    n1    n2    n3",
+        "odd       0 s   –     –     –   0 s",
+        "even      0 s   –     –     –   0 s",
+        "wake  1 GiB/s   –  1.00  1.00  1.00",
+        "times as fast as the median of all machines; ! is far from the rest, – was not measured",
+        "not measured: odd, even on n0, n1: no io_uring",
+        "not measured: odd, even on n2: EPERM",
+        "not measured: wake on n0: its run has no such arm",
+    ]
+    page = report.page(found, shown)
+    assert all(line in page for line in told[-3:]) and "<td>0 s</td>" in page
+    alone = fleet_of(machine("n0", {}))
+    alone["machines"][0]["record"]["arms"] = found["machines"][0]["record"]["arms"]
+    assert report.terminal(alone, report.view(alone)).startswith("arm   median  n0\nodd        –   –\n")
+
+
+def test_many_machines_are_lines_of_tables_that_fit_the_terminal():
+    places = ("same-cpu", "smt-sibling", "shared-cache", "same-socket", "across-sockets")
+    arms = {f"write-read@{place}": 1.0 for place in places}
+    found = fleet_of(*(machine(f"node-{at:02}.of.a.cluster", arms) for at in range(30)))
+    shown = report.view(found)
+    told = report.terminal(found, shown, 80).splitlines()
+    tables = "\n".join(told[:-1]).split("\n\n")
+    assert max(map(len, told[:-1])) <= 80 and [table.count("\n") for table in tables] == [31, 31, 31]
+    assert tables[0].splitlines()[:3] == [
+        "machine               write-read@same-cpu  write-read@smt-sibling",
+        "median                            1 GiB/s                 1 GiB/s",
+        "node-00.of.a.cluster                 1.00                    1.00",
+    ]
+    assert [[place in table for table in tables].count(True) for place in places] == [1] * 5
+    # A terminal that is too narrow for anything has an arm in each.
+    assert report.terminal(found, shown, 1).count("\nmedian ") == 5
+    assert report.terminal(found, shown, 1000).splitlines()[0].startswith("arm ")
 
 
 def test_a_table_tells_machines_apart_and_commands_no_terminal():
@@ -508,6 +687,49 @@ def test_a_table_tells_machines_apart_and_commands_no_terminal():
         "times as fast as the median of all machines; ! is far from the rest, – was not measured",
         "gone: lost: \ufffd[2J",
     ]
+
+
+def doctors(name, *by):
+    """What is told of findings of this name: found, why and setting of each machine; good, without a setting."""
+    keys = ("found", "why", "setting", "verdict")
+    every = [{"name": name, **dict(zip(keys, (*one, "poor" if one[2] else "good"), strict=True))} for one in by]
+    found = [{"name": f"n{at}", "status": "ok", "record": {"findings": [one]}} for at, one in enumerate(every)]
+    return findings.told({"machines": found}).splitlines()
+
+
+def test_each_remedy_is_told_of_with_its_own_machines():
+    def mounted(at, option):
+        return f"{at}: rw,{option}", f"{option}: it waits", f"mount -o remount,no{option} {at}"
+
+    of = [mounted(*at) for at in (("/", "discard"), ("/data", "sync"), ("/home", "discard"), ("/", "discard"))]
+    assert [line.removeprefix("poor: mount-options on ") for line in doctors("mount-options", *of)] == [
+        "n0, n3: /: rw,discard. discard: it waits; to change it: mount -o remount,nodiscard /",
+        "n1: /data: rw,sync. sync: it waits; to change it: mount -o remount,nosync /data",
+        "n2: /home: rw,discard. discard: it waits; to change it: mount -o remount,nodiscard /home",
+    ]
+
+
+def test_findings_that_differ_by_a_figure_are_one():
+    busy = [(f"cpu {11 + 4 * at}%, memory 0.5%", f"{at + 1}.5 others want it", "see who: top") for at in range(10)]
+    calm = ("cpu 0%, memory 0.5%", "nobody waits", None)
+    told = "cpu 11 to 47%, memory 0.5%"
+    assert doctors("pressure", *busy) == [
+        f"poor: pressure on every machine: {told}. 1.5 to 10.5 others want it; to change it: see who: top"
+    ]
+    names = ", ".join(f"n{at}" for at in range(10))
+    assert doctors("pressure", *busy, calm) == [
+        f"poor: pressure on {names}: {told}. 1.5 to 10.5 others want it; to change it: see who: top",
+        "differs: pressure: cpu 0 to 47%, memory 0.5% on every machine",
+        "nothing poor on n10",
+    ]
+    assert doctors("pressure", *busy[:2], calm)[:2] == [
+        "poor: pressure: cpu 11%, memory 0.5% on n0; cpu 15%, memory 0.5% on n1. 1.5 to 2.5 others want it; "
+        "to change it: see who: top",
+        "differs: pressure: cpu 11%, memory 0.5% on n0; cpu 15%, memory 0.5% on n1; cpu 0%, memory 0.5% on n2",
+    ]
+    # What is in a name, a version or a list is no figure.
+    kernels = [(f"6.1.{at} on sda{at}, CPUs 0-{at}", "old", None) for at in range(6)]
+    assert doctors("kernel", *kernels)[0].startswith("differs: kernel: 6.1.0 on sda0, CPUs 0-0 on n0; 6.1.1 on sda1")
 
 
 def test_what_a_command_said_first_is_told_with_its_indented_lines():

@@ -5,6 +5,8 @@ import statistics
 from collections import Counter
 from typing import Any
 
+from . import words
+
 RATIO_MIN = 1.3
 """Who differs by less is never called an outlier."""
 
@@ -14,24 +16,17 @@ SPREADS = 4.0
 MACHINES_MIN = 3
 """Of fewer, nobody can tell who is the odd one."""
 
-_SETTINGS = [
-    "governor", "kernel", "cpu_model", "cpus_online", "cpus_allowed", "numa_nodes", "caches", "mitigations",
-    "thp_enabled", "thp_defrag", "virtualisation", "vmsplice_aliases", "io_uring", "pipe_max_size",
-    "pipe_user_pages_soft", "memlock_bytes", "memory_bytes", "page_bytes", "hugetlb_pages", "file_system", "psi",
-    "user_is_root", "command_line",
-]  # fmt: skip
-"""What machines are compared by, the likeliest reason first."""
+GROUP_SHARE_MIN = 1 / 3
+"""Where fewer of the machines are apart from the others, these are no two groups."""
 
-_WORDS = {
-    "governor": "governor", "kernel": "kernel", "cpu_model": "CPU", "cpus_online": "number of CPUs",
-    "cpus_allowed": "CPUs allowed", "numa_nodes": "number of NUMA nodes", "caches": "caches",
-    "thp_enabled": "transparent huge pages", "thp_defrag": "defragmenting for huge pages",
-    "virtualisation": "virtualisation", "vmsplice_aliases": "vmsplice", "io_uring": "io_uring",
-    "pipe_max_size": "fs.pipe-max-size", "pipe_user_pages_soft": "fs.pipe-user-pages-soft",
-    "memlock_bytes": "limit of locked memory", "memory_bytes": "memory", "page_bytes": "page size",
-    "hugetlb_pages": "pool of huge pages", "file_system": "file system", "psi": "pressure",
-    "user_is_root": "rights", "command_line": "kernel's command line", "mitigations": "mitigations",
-}  # fmt: skip
+FLAGGED_SHARE_MAX = 0.1
+"""Where a larger share of the samples was disturbed, that is told of, as by `bytepath report`."""
+
+SPLIT_WRONG_MAX = 0.1
+"""A setting that has more machines on the wrong side splits no groups."""
+
+REASONS_MAX = 3
+"""So many settings are given as reasons."""
 
 
 def measured(machines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -45,21 +40,66 @@ def arms(machines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for machine in measured(machines):
         for arm in machine["record"]["arms"]:
             row = names.setdefault(arm["name"], {"name": arm["name"], "unit": arm["unit"], "better": arm["better"],
-                                                 "by": {}, "samples": {}, "why": {}})
-            if arm["status"] == "ok" and arm.get("median"):
+                                                 "by": {}, "samples": {}, "disturbed": {}, "why": {}})
+            if arm["status"] == "ok" and arm.get("median") is not None:
                 row["by"][machine["name"]] = (arm["median"], *(arm.get("ci95") or [arm["median"]] * 2))
-                row["samples"][machine["name"]] = [_value(sample) for sample in arm.get("samples", [])]
+                counted = [sample for sample in _samples(arm) if not sample.get("superseded")]
+                row["samples"][machine["name"]] = [float(sample["value"]) for sample in counted]
+                row["disturbed"][machine["name"]] = _disturbance(counted)
             else:
-                row["why"][machine["name"]] = arm.get("why") or arm["status"]
+                without = "no sample" if arm["status"] == "ok" else arm["status"]
+                row["why"][machine["name"]] = arm.get("why") or without
     for row in names.values():
+        absent = {machine["name"]: "its run has no such arm" for machine in measured(machines)
+                  if machine["name"] not in row["by"] | row["why"]}
+        row["why"].update(absent)
         row["median"] = statistics.median(value[0] for value in row["by"].values()) if row["by"] else None
-        row["speed"] = {name: _speed(row, value[0], row["median"]) for name, value in row["by"].items()}
+        row["speed"] = {name: _speed(row, value[0], row["median"]) for name, value in row["by"].items()
+                        if value[0] > 0 and row["median"] > 0}
         row["outliers"] = outliers(row)
     return list(names.values())
 
 
-def _value(sample: Any) -> float:
-    return float(sample["value"]) if isinstance(sample, dict) else float(sample)
+def unable(rows: list[dict[str, Any]]) -> list[tuple[list[str], list[str], str]]:
+    """Which arms were not measured on which machines, and why."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        whys: dict[str, list[str]] = {}
+        for name, why in row["why"].items():
+            whys.setdefault(why, []).append(name)
+        for why, names in whys.items():
+            found.setdefault((why, *names), []).append(row["name"])
+    return [(arms, names, why) for (why, *names), arms in found.items()]
+
+
+def _samples(arm: dict[str, Any]) -> list[dict[str, Any]]:
+    return [sample if isinstance(sample, dict) else {"value": sample} for sample in arm.get("samples", [])]
+
+
+def _disturbance(samples: list[dict[str, Any]]) -> tuple[int, int, list[str]]:
+    """How many samples were disturbed, of how many, and by what."""
+    flagged = [sample for sample in samples if sample.get("flagged")]
+    return len(flagged), len(samples), [sample["flag_why"] for sample in flagged if sample.get("flag_why")]
+
+
+def disturbed(machines: list[dict[str, Any]]) -> dict[str, str]:
+    """The machines that were disturbed so much that `bytepath report` calls their run noisy, and by what."""
+    found = {}
+    for machine in measured(machines):
+        samples = [sample for arm in machine["record"]["arms"] for sample in _samples(arm)]
+        if told := _much(_disturbance(samples)):
+            found[machine["name"]] = told
+    return found
+
+
+def _much(*found: tuple[int, int, list[str]]) -> str:
+    """How much was disturbed, with an example, where it is a large part."""
+    flagged, of = sum(flagged for flagged, _, _ in found), sum(of for _, of, _ in found)
+    if flagged <= FLAGGED_SHARE_MAX * of:
+        return ""
+    whys = [why for _, _, whys in found for why in whys]
+    example = f": {whys[len(whys) // 2]}" if whys else ""
+    return f"{flagged} of {of} samples{example}"
 
 
 def _speed(row: dict[str, Any], value: float, against: float) -> float:
@@ -68,75 +108,126 @@ def _speed(row: dict[str, Any], value: float, against: float) -> float:
 
 
 def outliers(row: dict[str, Any]) -> dict[str, float]:
-    """The machines that are far from the rest, and how many times as fast as the rest they are."""
+    """The machines that are far from the rest, and how many times as fast as the rest they are. The rest are more than
+    half of all that agree: where there is no such, nobody is odd."""
     found: dict[str, float] = {}
-    if len(row["by"]) < MACHINES_MIN:
+    logs = _logs(row)
+    if len(logs) < MACHINES_MIN:
         return found
-    for name, (value, low, high) in row["by"].items():
-        rest = [math.log(other[0]) for key, other in row["by"].items() if key != name and other[0] > 0]
-        if value <= 0 or not rest:
-            continue
-        middle = statistics.median(rest)
-        spread = 1.4826 * statistics.median(abs(log - middle) for log in rest)
-        apart = math.log(value) - middle
-        if abs(apart) <= max(math.log(RATIO_MIN), SPREADS * spread) or low <= math.exp(middle) <= high:
-            continue
-        found[name] = _speed(row, value, math.exp(middle))
+    for name, own in logs.items():
+        rest = [log for other, log in logs.items() if other != name]
+        middle, spread = _middle(rest)
+        near = max(math.log(RATIO_MIN), SPREADS * spread)
+        agree = sum(abs(log - middle) <= near for log in rest)
+        if abs(own - middle) > near and 2 * agree > len(logs) and not _may_be(row, name, middle):
+            found[name] = _speed(row, row["by"][name][0], math.exp(middle))
     return found
 
 
-def settings(machines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is not the same on all machines, and where it is how."""
-    rows = []
-    for key in _SETTINGS:
-        by = {machine["name"]: _said(machine["record"].get("machine", {}).get(key)) for machine in measured(machines)}
-        if len(set(by.values())) > 1:
-            usual = Counter(by.values()).most_common(1)[0][0]
-            rows.append({"key": key, "name": _WORDS[key], "usual": usual, "by": by,
-                         "others": sorted(name for name, value in by.items() if value != usual)})
-    return rows
+def _logs(row: dict[str, Any]) -> dict[str, float]:
+    return {name: math.log(value[0]) for name, value in row["by"].items() if value[0] > 0}
 
 
-def _said(value: Any) -> str:
-    if value is None:
-        return "unknown"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | dict):
-        text = ", ".join(map(_said, value)) if isinstance(value, list) else ", ".join(
-            f"{key} {_said(inner)}" for key, inner in sorted(value.items()))
-        return text or "none"
-    return str(value)
+def _middle(logs: list[float]) -> tuple[float, float]:
+    """Where they are, and how far from each other."""
+    middle = statistics.median(logs)
+    return middle, 1.4826 * statistics.median(abs(log - middle) for log in logs)
+
+
+def _may_be(row: dict[str, Any], name: str, log: float) -> bool:
+    """Whether a machine's interval holds it."""
+    _, low, high = row["by"][name]
+    return bool(low <= math.exp(log) <= high)
+
+
+def groups(row: dict[str, Any]) -> tuple[list[str], list[str]] | None:
+    """The fast and the slow machines, where they are two groups, neither of which is the odd one."""
+    logs = _logs(row)
+    names = sorted(logs, key=lambda name: logs[name])
+    least = max(2, math.ceil(len(names) * GROUP_SHARE_MIN))
+    if row["outliers"] or len(names) < 2 * least:
+        return None
+    cut = max(range(least, len(names) - least + 1), key=lambda at: logs[names[at]] - logs[names[at - 1]])
+    low, high = names[:cut], names[cut:]
+    (below, under), (above, over) = (_middle([logs[name] for name in group]) for group in (low, high))
+    unsure = sum(_may_be(row, name, other) for group, other in ((low, above), (high, below)) for name in group)
+    if above - below <= max(math.log(RATIO_MIN), SPREADS * under, SPREADS * over) or 2 * unsure >= len(names):
+        return None
+    return (high, low) if row["better"] == "higher" else (low, high)
 
 
 def sentences(rows: list[dict[str, Any]], differing: list[dict[str, Any]]) -> list[str]:
-    """Who is far from the rest, in words, with what is set otherwise there."""
-    by: dict[str, list[tuple[float, str]]] = {}
+    """Who is far from the rest, and where there are two groups, in words, with what is set otherwise there."""
+    by: dict[str, list[tuple[float, dict[str, Any]]]] = {}
+    halves: dict[frozenset[str], list[tuple[dict[str, Any], list[str], list[str]]]] = {}
     for row in rows:
         for name, speed in row["outliers"].items():
-            by.setdefault(name, []).append((speed, row["name"]))
-    told = []
+            by.setdefault(name, []).append((speed, row))
+        if found := groups(row):
+            halves.setdefault(frozenset(found[1]), []).append((row, *found))
+    told = [_two_groups(arms, differing) for arms in halves.values()]
     for name, far in sorted(by.items()):
-        slow = sorted((1 / speed, arm) for speed, arm in far if speed < 1)[::-1]
-        fast = sorted((speed, arm) for speed, arm in far if speed >= 1)[::-1]
-        parts = [f"{_times(group[0][0])} {word} than the rest at {_arms(group)}"
+        slow = sorted((1 / speed, row["name"]) for speed, row in far if speed < 1)[::-1]
+        fast = sorted((speed, row["name"]) for speed, row in far if speed >= 1)[::-1]
+        parts = [f"{_times(group[0][0])} {word} than the rest at {_arms([arm for _, arm in group])}"
                  for group, word in ((slow, "slower"), (fast, "faster")) if group]
-        told.append(f"{name} is {' and '.join(parts)}: {_reasons(name, differing)}")
+        noise = _much(*(row["disturbed"][name] for _, row in far))
+        told.append(f"{name} is {' and '.join(parts)}: {_reasons(name, differing, noise)}")
     return told
+
+
+def _two_groups(arms: list[tuple[dict[str, Any], list[str], list[str]]], differing: list[dict[str, Any]]) -> str:
+    """The same two groups at some arms, with the settings that split them."""
+    row, fast, slow = arms[0]
+    slow = [name for name in row["by"] if name in slow]
+    at = [words.figure(statistics.median(row["by"][name][0] for name in group), row["unit"]) for group in (fast, slow)]
+    splits = [split for setting in differing if (split := _split(setting, fast, slow))]
+    # Those that split them exactly come first.
+    splits.sort(key=lambda split: split[0])
+    why = ", ".join(text for _, text in splits[:REASONS_MAX])
+    where = _arms([row["name"] for row, *_ in arms])
+    return (
+        f"two groups at {where}: {len(fast)} machines at {at[0]}, {len(slow)} at {at[1]} ({words.some(slow)}): "
+        + (why or "none of the settings that are recorded splits them so; look at their hardware")
+    )
+
+
+def _split(setting: dict[str, Any], fast: list[str], slow: list[str]) -> tuple[int, str] | None:
+    """How many machines a setting has on the wrong side, where it splits the groups all the same, and what to say."""
+    by = setting["by"]
+    (one, ones), (other, others) = (Counter(map(by.get, group)).most_common(1)[0] for group in (fast, slow))
+    wrong = len(fast) - ones + len(slow) - others
+    if one == other or wrong > SPLIT_WRONG_MAX * (len(fast) + len(slow)):
+        return None
+    but = f", but for {wrong} of them" if wrong else ""
+    return wrong, f"another {setting['name']} ({other}, on the fast ones {one}{but})"
 
 
 def _times(factor: float) -> str:
     return f"{factor:.1f}x" if factor < 10 else f"{factor:.0f}x"
 
 
-def _arms(group: list[tuple[float, str]]) -> str:
-    names = [name for _, name in group]
+def _arms(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more arm{'s' if len(names) > 2 else ''}"
 
 
-def _reasons(name: str, differing: list[dict[str, Any]]) -> str:
-    found = [f"another {row['name']} ({row['by'][name]}, elsewhere {row['usual']})"
-             for row in differing if row["by"].get(name, row["usual"]) != row["usual"]]
-    if not found:
-        return "none of the settings that are recorded is another one there; look at what else it does, and at its hardware"
-    return ", ".join(found[:3])
+def _reasons(name: str, differing: list[dict[str, Any]], noise: str) -> str:
+    """What may be why: what disturbed it, and what is set otherwise there than on most, the first of each kind."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for row in differing:
+        if row["usual"] is not None and row["by"].get(name, row["usual"]) != row["usual"]:
+            kinds.setdefault(row["family"], []).append(row)
+    reasons = [f"it was disturbed there ({noise})"] if noise else []
+    reasons += [_another(name, rows) for rows in list(kinds.values())[:REASONS_MAX]]
+    return ", ".join(reasons) or (
+        "none of the settings that most machines share is another one there; look at what else it does, and at its "
+        "hardware"
+    )
+
+
+def _another(name: str, rows: list[dict[str, Any]]) -> str:
+    first = rows[0]
+    alone = all(value == first["usual"] for who, value in first["by"].items() if who != name)
+    more = f" and {len(rows) - 1} more such" if rows[1:] else ""
+    where = "elsewhere" if alone else "on most"
+    return f"another {first['name']} ({first['by'][name]}, {where} {first['usual']}){more}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from distributed import Client
 
-from . import files, report, worker
+from . import files, findings, report, worker
 from .cluster import connected, first_line
 from .errors import FleetError, WrongUsage
 from .machines import Machine, admit, awake, clocks, probe
@@ -155,7 +155,7 @@ def _tuned(machine: dict[str, Any]) -> str:
 async def run_doctor(arguments: argparse.Namespace) -> int:
     """Asks every machine what holds it back."""
     found = await _everywhere(arguments, ["doctor"], True)
-    _tell(arguments, found, report.diagnoses(found))
+    _tell(arguments, found, findings.told(found))
     # 1 where something is poor, as `doctor` ends there.
     return max(_code(found), *(machine["code"] or 0 for machine in found["machines"] if machine["status"] == "ok"), 0)
 

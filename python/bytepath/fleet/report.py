@@ -1,52 +1,95 @@
 """One report of many machines: a table for the terminal, and a page with a heat map and distributions."""
 
 import math
+import shutil
 import unicodedata
 from pathlib import Path
 from typing import Any
 
-from . import analysis
+from . import analysis, settings, words
 from .files import printable
 
 NAME_MAX = 18
 """Longer names of machines are cut in the middle, as far as they stay apart."""
+
+WIDTH = 100
+"""Lines are as long where there is no terminal."""
+
+VALUES_MAX = 4
+"""So many values of a setting are told of."""
 
 
 def view(found: dict[str, Any]) -> dict[str, Any]:
     """What is shown, whichever way."""
     machines = found["machines"]
     rows = analysis.arms(machines)
-    differing = analysis.settings(machines)
+    measured = [machine["name"] for machine in analysis.measured(machines)]
+    differing = settings.differing({m["name"]: m["record"] for m in analysis.measured(machines)})
     return {
         "arms": rows,
         "settings": differing,
         "sentences": analysis.sentences(rows, differing),
         "names": [machine["name"] for machine in machines],
+        "measured": measured,
+        "unable": [
+            f"not measured: {', '.join(arms)} on {'every machine' if names == measured else words.some(names)}: {why}"
+            for arms, names, why in analysis.unable(rows)
+        ],
         "missing": [(m["name"], m["status"], m["why"]) for m in machines if m["status"] != "ok" or not m.get("record")],
+        "disturbed": analysis.disturbed(machines),
         "untrusted": [m["name"] for m in analysis.measured(machines) if m["record"].get("trusted") is False],
     }
 
 
-def terminal(found: dict[str, Any], shown: dict[str, Any]) -> str:
-    """Arms against machines: each machine's speed as a part of the median of all."""
-    names = [name for name in shown["names"] if any(name in row["by"] for row in shown["arms"])]
+def terminal(found: dict[str, Any], shown: dict[str, Any], width: int | None = None) -> str:
+    """Arms against machines, each machine's speed as a part of the median of all; what there is to say below."""
     lines = []
-    if names and shown["arms"]:
-        head = ["arm", "median", *_cut([printable(name) for name in names])]
-        body = [[printable(row["name"]), _figure(row["median"], row["unit"]), *(_cell(row, name) for name in names)]
-                for row in shown["arms"]]
-        widths = [max(_columns(line[at]) for line in [head, *body]) for at in range(len(head))]
-        for line in [head, *body]:
-            gaps = [" " * (width - _columns(text)) for text, width in zip(line, widths, strict=True)]
-            cells = [text + gap if at == 0 else gap + text for at, (text, gap) in enumerate(zip(line, gaps, strict=True))]
-            lines.append("  ".join(cells).rstrip())
+    if shown["measured"] and shown["arms"]:
+        # Who reads it otherwise than at a terminal has some room too.
+        width = width or shutil.get_terminal_size((WIDTH, 24)).columns
+        lines += _table(shown["arms"], shown["measured"], width)
         lines.append("times as fast as the median of all machines; ! is far from the rest, – was not measured")
+    lines += shown["unable"]
     lines += [f"{name}: {status}{': ' + why if why else ''}" for name, status, why in shown["missing"]]
     lines += shown["sentences"]
     lines += [_differs(row) for row in shown["settings"]]
+    lines += [f"{name} was disturbed by others on the machine: {told}" for name, told in shown["disturbed"].items()]
     if shown["untrusted"]:
         lines.append(f"not to be trusted, as their control differed from itself: {', '.join(shown['untrusted'])}")
     return "\n".join(map(printable, lines))
+
+
+def _table(rows: list[dict[str, Any]], names: list[str], width: int) -> list[str]:
+    """Arms in lines; where machines do not fit beside each other, these in lines, in as many tables as it takes."""
+    machines = [printable(name) for name in names]
+    arms = [[printable(row["name"]), words.figure(row["median"], row["unit"]), *(_cell(row, name) for name in names)]
+            for row in rows]  # fmt: skip
+    lines = _aligned([["arm", "median", *_cut(machines)], *arms])
+    if max(map(_columns, lines)) <= width:
+        return lines
+    first = ["machine", "median", *machines]
+    parts: list[list[list[str]]] = [[]]
+    for arm in arms:
+        if parts[-1] and max(map(_columns, _aligned(_turned([first, *parts[-1], arm])))) > width:
+            parts.append([])
+        parts[-1].append(arm)
+    tables = ["\n".join(_aligned(_turned([first, *part]))) for part in parts]
+    return "\n\n".join(tables).splitlines()
+
+
+def _turned(lines: list[list[str]]) -> list[list[str]]:
+    return [list(line) for line in zip(*lines, strict=True)]
+
+
+def _aligned(lines: list[list[str]]) -> list[str]:
+    """The cells of each column under each other, the first ones to the left."""
+    widths = [max(map(_columns, column)) for column in _turned(lines)]
+    aligned = []
+    for line in lines:
+        gaps = [" " * (width - _columns(text)) for text, width in zip(line, widths, strict=True)]
+        cells = [text + gap if at == 0 else gap + text for at, (text, gap) in enumerate(zip(line, gaps, strict=True))]
+        aligned.append("  ".join(cells).rstrip())
+    return aligned
 
 
 def _cut(names: list[str]) -> list[str]:
@@ -63,19 +106,25 @@ def _columns(text: str) -> int:
 
 
 def _differs(row: dict[str, Any]) -> str:
-    others = [f"{name} {row['by'][name]}" for name in row["others"][:8]]
-    more = f" and {len(row['others']) - 8} more" if len(row["others"]) > 8 else ""
-    return f"{row['name']} differs: {row['usual']}, but on {', '.join(others)}{more}"
+    """What most have, if there is such, and who has what else."""
+    kinds: dict[str, list[str]] = {}
+    for name, value in row["by"].items():
+        kinds.setdefault(value, []).append(name)
+    if len(kinds) == len(row["by"]) > VALUES_MAX:
+        return f"{row['name']} differs: it is another one on each machine"
+    usual, but = f"{row['usual']}, but ", row["usual"] is not None
+    others = [f"{value} on {words.some(names)}" for value, names in kinds.items() if value != row["usual"]]
+    more = f"; {len(others) - VALUES_MAX} more elsewhere" if len(others) > VALUES_MAX else ""
+    return f"{row['name']} differs: {usual if but else ''}{'; '.join(others[:VALUES_MAX])}{more}"
 
 
 def _cell(row: dict[str, Any], name: str) -> str:
-    if name not in row["speed"]:
+    if name not in row["by"]:
         return "–"
+    if name not in row["speed"]:
+        # Of 0, or against it, nothing is a multiple.
+        return words.figure(row["by"][name][0], row["unit"])
     return f"{row['speed'][name]:.2f}{'!' if name in row['outliers'] else ''}"
-
-
-def _figure(value: float | None, unit: str) -> str:
-    return "–" if value is None else f"{value:.3g} {unit}"
 
 
 def page(found: dict[str, Any], shown: dict[str, Any]) -> str:
@@ -83,7 +132,7 @@ def page(found: dict[str, Any], shown: dict[str, Any]) -> str:
     from jinja2 import Environment
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(colour=_colour, figure=_figure)
+    environment.filters.update(colour=_colour, figure=words.figure)
     template = environment.from_string(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
     return template.render(found=found, shown=shown, strips=[_strip(row, shown["names"]) for row in shown["arms"]])
 
@@ -96,7 +145,7 @@ def _colour(speed: float) -> str:
 
 
 def _strip(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """An arm's samples as points on a logarithmic line for each machine."""
+    """An arm's samples that count as points on a logarithmic line for each machine."""
     values = [value for samples in row["samples"].values() for value in samples if value > 0]
     values += [value[0] for value in row["by"].values() if value[0] > 0]
     if not values:
@@ -112,30 +161,3 @@ def _strip(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
               "median": place(row["by"][name][0])}
              for name in names if name in row["by"] and row["by"][name][0] > 0]
     return {"row": row, "lines": lines, "ticks": [(0, math.exp(low)), (100, math.exp(low + span))]}
-
-
-def diagnoses(found: dict[str, Any]) -> str:
-    """What is poor where, the most common first; then what is not the same everywhere."""
-    machines = analysis.measured(found["machines"])
-    lines = [f"{m['name']}: {m['status']}: {m['why']}" for m in found["machines"] if not m.get("record")]
-    by: dict[str, dict[str, Any]] = {}
-    for machine in machines:
-        for finding in machine["record"]["findings"]:
-            by.setdefault(finding["name"], {})[machine["name"]] = finding
-    poor = {name: {who: f for who, f in all.items() if f["verdict"] == "poor"} for name, all in by.items()}
-    for name, where in sorted(poor.items(), key=lambda entry: -len(entry[1])):
-        if where:
-            first = next(iter(where.values()))
-            who = "every machine" if len(where) == len(machines) else ", ".join(where)
-            lines.append(f"poor: {name} on {who}: {first['found']}. {first['why']}"
-                         + (f"; to change it: {first['setting']}" if first.get("setting") else ""))
-    for name, all in by.items():
-        kinds: dict[str, list[str]] = {}
-        for who, finding in all.items():
-            kinds.setdefault(finding["found"], []).append(who)
-        if len(kinds) > 1:
-            lines.append(f"differs: {name}: " + "; ".join(f"{found} on {', '.join(who)}" for found, who in kinds.items()))
-    good = [machine["name"] for machine in machines if not any(machine["name"] in where for where in poor.values())]
-    if good:
-        lines.append(f"nothing poor on {', '.join(good)}")
-    return "\n".join(map(printable, lines))

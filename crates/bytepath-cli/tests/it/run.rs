@@ -766,8 +766,9 @@ fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {
         let near = |bytes: u64| bytes >= all && bytes < all + LIBRARIES;
         let right = pipe["bytes"].as_u64().is_some_and(|it| it == all || (about && near(it)));
         assert!(at_least || right, "{told}");
-        let seconds = pipe["seconds"].as_f64().expect("it was there");
-        assert!(seconds < told["seconds"].as_f64().expect("a number"), "{told}");
+        // Of one that was gone before anybody looked at it nothing is known.
+        let (seconds, all) = (pipe["seconds"].as_f64(), told["seconds"].as_f64());
+        assert!(seconds.is_none_or(|seconds| all.is_some_and(|all| seconds < all)), "{told}");
     }
     let words = told["verdict"]["words"].as_str().expect("text");
     assert!(words.contains("(in the longest of 2 pipelines, "), "{words}");

@@ -659,6 +659,39 @@ def test_compare_says_which_machine_was_in_one_run_alone(command, tmp_path):
     assert done.returncode == 1 and "fleet bench --json" in done.stderr
 
 
+def test_compare_takes_options_anywhere_and_says_in_which_run_a_machine_failed(command, tmp_path):
+    measure = [command, "bench", "cmd", "--blocks", "3", "true", "--json", "-"]
+    made = subprocess.run(measure, capture_output=True, check=True)
+    record = json.loads(made.stdout)
+    for run, whys in (("base", ["", ""]), ("other", ["", "exit code 1: no room"])):
+        record["arms"][0]["samples"][0]["value"] *= 1.001
+        machines = [
+            {"name": name, "key": name, "status": "failed" if why else "ok", "why": why, "record": not why and record}
+            for name, why in zip("ab", whys, strict=True)
+        ]
+        whole = {"schema": "bytepath.fleet/1", "words": ["bench"], "machines": machines}
+        (tmp_path / run).write_text(json.dumps(whole))
+    tuned = {"schema": "bytepath.fleet/1", "words": ["tune", "--quick"], "machines": []}
+    (tmp_path / "tuned").write_text(json.dumps(tuned))
+
+    def compare(*words):
+        what = [sys.executable, "-m", "bytepath.fleet", "compare", *words]
+        return subprocess.run(what, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    margin = ("--margin", "7")
+    orders = (*margin, "base", "--alone", "other"), ("base", *margin, "other"), ("--arms=*", "base", "other", *margin)
+    for words in orders:
+        done = compare(*words, "--json", "-")
+        a, b = json.loads(done.stdout)["machines"]
+        assert a["comparison"]["method"]["margin"] == 0.07 and done.returncode == 1, done
+        assert b["why"] == "failed in other: exit code 1: no room" and not b["comparison"]
+    assert "== b: failed in other: exit code 1: no room" in compare("base", "other").stdout
+    done = compare("base", "tuned")
+    assert done.returncode == 1 and "tuned is a run of fleet tune, not of fleet bench; `" in done.stderr, done
+    done = compare("base", "other", "--margin")
+    assert done.returncode == 2 and "expected one argument" in done.stderr, done
+
+
 def test_a_page_on_standard_output_is_there_alone(command, tmp_path):
     measured = "cmd --blocks 3 true".split()
     done = on_this_machine(1, tmp_path, "bench", "--html", "-", "--json", "kept", *measured)

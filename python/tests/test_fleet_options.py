@@ -531,6 +531,19 @@ def test_tune_hands_its_options_on_and_sees_whether_the_profile_is_kept(command,
         assert "failed: another machine's profile" in done.stdout and "XDG_STATE_HOME" in done.stdout
 
 
+def test_what_a_profile_is_found_to_be_is_shown_and_nothing_is_said_before_it_is_looked_at(command, tmp_path):
+    tuner = tmp_path / "tuner"
+    tuner.write_text(f'#!/bin/sh\n[ "$1" = tune ] && echo "told by $2" || exec "{command}" "$@"\n')
+    tuner.chmod(0o755)
+    for option in ("--show", "--check"):
+        done = on_this_machine(1, tmp_path, "tune", option, program=str(tuner))
+        assert done.returncode == 0 and ": ok, " in done.stderr, done
+        assert done.stdout.endswith(f": the profile there:\ntold by {option}\n"), done
+    tuner.write_text(TUNER.format(program=command, folder=tmp_path, shown="sed s/quick/other/"))
+    done = on_this_machine(1, tmp_path, "tune", "--quick", program=str(tuner))
+    assert done.returncode == 1 and ": measured, " in done.stderr and ": ok" not in done.stderr, done
+
+
 def test_a_profile_is_looked_at_while_somebody_else_measures(command, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("BYTEPATH_PROGRAM", str(tmp_path / "tuner"))
@@ -540,6 +553,33 @@ def test_a_profile_is_looked_at_while_somebody_else_measures(command, tmp_path, 
     with open(worker.machine_folder() / "measuring", "w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         assert worker.profile(["--profile", "file"]) == {"words": "own"}
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["cmd", "--csv", "x.csv", "true"], "no CSV; every sample is in its JSON: fleet bench --json FILE cmd"),
+        (["cmd", "--json=x.json", "true"], "stands before the experiment: fleet bench --json x.json cmd"),
+        (["cmd", "--html", "x.html", "true"], "stands before the experiment: fleet bench --html x.html cmd"),
+        (["cmd", "--json"], "fleet bench --json FILE cmd"),
+        (["all", "--quick"], "a fleet reports one at a time, `bytepath bench --help`"),
+        (["pipes", "--list"], "--list measures nothing; `bytepath bench pipes --list` needs no fleet"),
+        (["cmd", "--help"], "--help measures nothing; `bytepath bench cmd --help` needs no fleet"),
+        (["--", "-h"], "-h measures nothing; `bytepath bench -h` needs no fleet"),
+    ],
+)
+def test_words_that_leave_no_record_are_refused_with_what_works(command, tmp_path, words, advice):
+    done = on_this_machine(1, tmp_path, "bench", *words)
+    assert done.returncode == 2 and advice in done.stderr and done.stderr.count("\n") == 1 and not done.stdout, done
+
+
+def test_a_machine_without_a_record_is_not_called_ok_first(command, tmp_path):
+    measurer = tmp_path / "measurer"
+    measurer.write_text(MEASURER.format(program=command, folder=tmp_path, code=0))
+    measurer.chmod(0o755)
+    (tmp_path / "record").write_text("")
+    done = on_this_machine(1, tmp_path, "bench", "pipes", program=str(measurer))
+    assert done.returncode == 1 and ": failed: it left no record" in done.stderr and ": ok" not in done.stderr, done
 
 
 def test_what_stands_behind_an_experiment_reaches_its_command(command, tmp_path):

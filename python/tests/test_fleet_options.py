@@ -652,13 +652,32 @@ def test_a_measurement_that_failed_is_no_good_one_and_poor_findings_are_told_by_
     assert json.loads((tmp_path / "run").read_text())["machines"][0]["status"] == ("failed" if code == 3 else "ok")
 
 
+def test_files_of_which_nothing_came_are_not_left_empty_and_others_stay(command, tmp_path):
+    (tmp_path / "there").touch()
+    (tmp_path / "link").symlink_to("linked")
+    other = tmp_path / "bytepath"
+    # To each who asks it is another version.
+    other.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo bytepath $$ || exec "{command}" "$@"\n')
+    other.chmod(0o755)
+    for kept, page in (("new", "page"), ("there", "link")):
+        done = on_this_machine(1, tmp_path, "bench", "--json", kept, "--html", page, "cmd", "true", program=str(other))
+        assert done.returncode == 1 and "install one version" in done.stderr, done
+    left = {path.name for path in tmp_path.iterdir()}
+    assert not left & {"new", "page", "linked"} and {"there", "link"} <= left, left
+    run = {"schema": "bytepath.fleet/1", "words": ["bench"], "machines": []}
+    (tmp_path / "run").write_text(json.dumps(run))
+    done = on_this_machine(1, tmp_path, "compare", "run", "run", "--json", "new", "--markdown", "gone/new")
+    assert done.returncode == 1 and not (tmp_path / "new").exists(), done
+
+
 @pytest.mark.parametrize("when", ["starting", "measuring"])
 def test_who_interrupts_all_in_the_foreground_is_told_that_alone(command, tmp_path, when):
     signs = tmp_path / "signs"
     # What is measured may be interrupted as ever.
     read = "while read -r name mask; do case $name in SigBlk:|SigIgn:) echo $name $mask;; esac; done </proc/$$/status"
     measured = f"sh -c '{read} >>{signs}; exec sleep 100'"
-    what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:2", "bench", "cmd", "--blocks", "3", measured]
+    words = ["bench", "--json", "kept", "cmd", "--blocks", "3", measured]
+    what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:2", *words]
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
     with subprocess.Popen(
         what, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=end_with_the_parent
@@ -672,6 +691,7 @@ def test_who_interrupts_all_in_the_foreground_is_told_that_alone(command, tmp_pa
         os.killpg(fleet.pid, signal.SIGINT)
         _, said = fleet.communicate(timeout=60)
     assert fleet.returncode == 130 and said == "bytepath fleet: interrupted\n", said
+    assert not (tmp_path / "kept").exists()
 
 
 def test_what_was_found_is_kept_where_it_cannot_be_shown(command, tmp_path):

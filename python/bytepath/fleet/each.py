@@ -20,7 +20,7 @@ from . import files, report, worker
 from .cluster import connected, first_line
 from .errors import FleetError, WrongUsage
 from .machines import Machine, admit, awake, clocks, probe
-from .within import ended, within
+from .within import ended, seconds_of, within
 
 ATTEMPTS_MAX = 2
 """How often a machine is tried whose worker is lost in the middle."""
@@ -75,12 +75,13 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--one-after-another", action="store_true", help="one machine at a time, not all at once")
     parser.add_argument("--json", metavar="FILE", help="write all that was found to FILE, or to standard output (-)")
     parser.add_argument(
-        "--patience", metavar="SECONDS", type=float, default=BACK_S,
+        "--patience", metavar="SECONDS", type=seconds_of, default=BACK_S,
         help=f"wait so long for a machine that has lost its workers ({BACK_S:.0f})",
     )  # fmt: skip
     parser.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=MACHINE_S, help="give a machine up after so long (a day)"
-    )
+        "--timeout", metavar="SECONDS", type=seconds_of, default=MACHINE_S,
+        help="give a machine up after so long (a day)",
+    )  # fmt: skip
 
 
 async def run_bench(arguments: argparse.Namespace) -> int:

@@ -694,6 +694,15 @@ def test_who_interrupts_all_in_the_foreground_is_told_that_alone(command, tmp_pa
     assert not (tmp_path / "kept").exists()
 
 
+def test_the_ids_of_a_machine_are_in_no_file(command, tmp_path):
+    ended_well(on_this_machine(1, tmp_path, "bench", "--json", "run", "cmd", "--blocks", "3", "true"))
+    (machine,) = json.loads((tmp_path / "run").read_text())["machines"]
+    assert machine["key"] and machine["facts"]["kernel"] == os.uname().release
+    for file in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
+        id = Path(file).read_text().strip() if os.path.exists(file) else ""
+        assert not id or id not in (tmp_path / "run").read_text(), file
+
+
 def test_what_was_found_is_kept_where_it_cannot_be_shown(command, tmp_path):
     words = "bench --json kept --html page cmd --blocks 3 true".split()
     what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:1", *words]

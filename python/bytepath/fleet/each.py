@@ -19,7 +19,7 @@ from distributed import Client
 from . import files, report, worker
 from .cluster import connected, first_line
 from .errors import FleetError, WrongUsage
-from .machines import Machine, admit, awake, clocks, probe
+from .machines import Machine, admit, awake, clocks, probe, told
 from .within import ended, seconds_of, within
 
 ATTEMPTS_MAX = 2
@@ -236,7 +236,7 @@ async def _on(
     watch: _Watch, machine: Machine, words: list[str], record: bool, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """What became of the command on a machine, whatever became of the machine."""
-    found: dict[str, Any] = {"name": machine.name, "key": machine.key, "facts": machine.facts,
+    found: dict[str, Any] = {"name": machine.name, "key": machine.key, "facts": told(machine.facts),
                              "workers": list(machine.workers), "status": "lost", "why": "", "code": None, "record": None}
     began = time.monotonic()
     for _ in range(ATTEMPTS_MAX):

@@ -531,6 +531,19 @@ def test_tune_hands_its_options_on_and_sees_whether_the_profile_is_kept(command,
         assert "failed: another machine's profile" in done.stdout and "XDG_STATE_HOME" in done.stdout
 
 
+def test_what_a_profile_is_found_to_be_is_shown_and_nothing_is_said_before_it_is_looked_at(command, tmp_path):
+    tuner = tmp_path / "tuner"
+    tuner.write_text(f'#!/bin/sh\n[ "$1" = tune ] && echo "told by $2" || exec "{command}" "$@"\n')
+    tuner.chmod(0o755)
+    for option in ("--show", "--check"):
+        done = on_this_machine(1, tmp_path, "tune", option, program=str(tuner))
+        assert done.returncode == 0 and ": ok, " in done.stderr, done
+        assert done.stdout.endswith(f": the profile there:\ntold by {option}\n"), done
+    tuner.write_text(TUNER.format(program=command, folder=tmp_path, shown="sed s/quick/other/"))
+    done = on_this_machine(1, tmp_path, "tune", "--quick", program=str(tuner))
+    assert done.returncode == 1 and ": measured, " in done.stderr and ": ok" not in done.stderr, done
+
+
 def test_a_profile_is_looked_at_while_somebody_else_measures(command, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("BYTEPATH_PROGRAM", str(tmp_path / "tuner"))
@@ -540,6 +553,33 @@ def test_a_profile_is_looked_at_while_somebody_else_measures(command, tmp_path, 
     with open(worker.machine_folder() / "measuring", "w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         assert worker.profile(["--profile", "file"]) == {"words": "own"}
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["cmd", "--csv", "x.csv", "true"], "no CSV; every sample is in its JSON: fleet bench --json FILE cmd"),
+        (["cmd", "--json=x.json", "true"], "stands before the experiment: fleet bench --json x.json cmd"),
+        (["cmd", "--html", "x.html", "true"], "stands before the experiment: fleet bench --html x.html cmd"),
+        (["cmd", "--json"], "fleet bench --json FILE cmd"),
+        (["all", "--quick"], "a fleet reports one at a time, `bytepath bench --help`"),
+        (["pipes", "--list"], "--list measures nothing; `bytepath bench pipes --list` needs no fleet"),
+        (["cmd", "--help"], "--help measures nothing; `bytepath bench cmd --help` needs no fleet"),
+        (["--", "-h"], "-h measures nothing; `bytepath bench -h` needs no fleet"),
+    ],
+)
+def test_words_that_leave_no_record_are_refused_with_what_works(command, tmp_path, words, advice):
+    done = on_this_machine(1, tmp_path, "bench", *words)
+    assert done.returncode == 2 and advice in done.stderr and done.stderr.count("\n") == 1 and not done.stdout, done
+
+
+def test_a_machine_without_a_record_is_not_called_ok_first(command, tmp_path):
+    measurer = tmp_path / "measurer"
+    measurer.write_text(MEASURER.format(program=command, folder=tmp_path, code=0))
+    measurer.chmod(0o755)
+    (tmp_path / "record").write_text("")
+    done = on_this_machine(1, tmp_path, "bench", "pipes", program=str(measurer))
+    assert done.returncode == 1 and ": failed: it left no record" in done.stderr and ": ok" not in done.stderr, done
 
 
 def test_what_stands_behind_an_experiment_reaches_its_command(command, tmp_path):
@@ -612,13 +652,32 @@ def test_a_measurement_that_failed_is_no_good_one_and_poor_findings_are_told_by_
     assert json.loads((tmp_path / "run").read_text())["machines"][0]["status"] == ("failed" if code == 3 else "ok")
 
 
+def test_files_of_which_nothing_came_are_not_left_empty_and_others_stay(command, tmp_path):
+    (tmp_path / "there").touch()
+    (tmp_path / "link").symlink_to("linked")
+    other = tmp_path / "bytepath"
+    # To each who asks it is another version.
+    other.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo bytepath $$ || exec "{command}" "$@"\n')
+    other.chmod(0o755)
+    for kept, page in (("new", "page"), ("there", "link")):
+        done = on_this_machine(1, tmp_path, "bench", "--json", kept, "--html", page, "cmd", "true", program=str(other))
+        assert done.returncode == 1 and "install one version" in done.stderr, done
+    left = {path.name for path in tmp_path.iterdir()}
+    assert not left & {"new", "page", "linked"} and {"there", "link"} <= left, left
+    run = {"schema": "bytepath.fleet/1", "words": ["bench"], "machines": []}
+    (tmp_path / "run").write_text(json.dumps(run))
+    done = on_this_machine(1, tmp_path, "compare", "run", "run", "--json", "new", "--markdown", "gone/new")
+    assert done.returncode == 1 and not (tmp_path / "new").exists(), done
+
+
 @pytest.mark.parametrize("when", ["starting", "measuring"])
 def test_who_interrupts_all_in_the_foreground_is_told_that_alone(command, tmp_path, when):
     signs = tmp_path / "signs"
     # What is measured may be interrupted as ever.
     read = "while read -r name mask; do case $name in SigBlk:|SigIgn:) echo $name $mask;; esac; done </proc/$$/status"
     measured = f"sh -c '{read} >>{signs}; exec sleep 100'"
-    what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:2", "bench", "cmd", "--blocks", "3", measured]
+    words = ["bench", "--json", "kept", "cmd", "--blocks", "3", measured]
+    what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:2", *words]
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
     with subprocess.Popen(
         what, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=end_with_the_parent
@@ -632,6 +691,16 @@ def test_who_interrupts_all_in_the_foreground_is_told_that_alone(command, tmp_pa
         os.killpg(fleet.pid, signal.SIGINT)
         _, said = fleet.communicate(timeout=60)
     assert fleet.returncode == 130 and said == "bytepath fleet: interrupted\n", said
+    assert not (tmp_path / "kept").exists()
+
+
+def test_the_ids_of_a_machine_are_in_no_file(command, tmp_path):
+    ended_well(on_this_machine(1, tmp_path, "bench", "--json", "run", "cmd", "--blocks", "3", "true"))
+    (machine,) = json.loads((tmp_path / "run").read_text())["machines"]
+    assert machine["key"] and machine["facts"]["kernel"] == os.uname().release
+    for file in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
+        id = Path(file).read_text().strip() if os.path.exists(file) else ""
+        assert not id or id not in (tmp_path / "run").read_text(), file
 
 
 def test_what_was_found_is_kept_where_it_cannot_be_shown(command, tmp_path):
@@ -657,6 +726,39 @@ def test_compare_says_which_machine_was_in_one_run_alone(command, tmp_path):
     files[1].write_text("{")
     done = subprocess.run([*compare, *map(str, files)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "fleet bench --json" in done.stderr
+
+
+def test_compare_takes_options_anywhere_and_says_in_which_run_a_machine_failed(command, tmp_path):
+    measure = [command, "bench", "cmd", "--blocks", "3", "true", "--json", "-"]
+    made = subprocess.run(measure, capture_output=True, check=True)
+    record = json.loads(made.stdout)
+    for run, whys in (("base", ["", ""]), ("other", ["", "exit code 1: no room"])):
+        record["arms"][0]["samples"][0]["value"] *= 1.001
+        machines = [
+            {"name": name, "key": name, "status": "failed" if why else "ok", "why": why, "record": not why and record}
+            for name, why in zip("ab", whys, strict=True)
+        ]
+        whole = {"schema": "bytepath.fleet/1", "words": ["bench"], "machines": machines}
+        (tmp_path / run).write_text(json.dumps(whole))
+    tuned = {"schema": "bytepath.fleet/1", "words": ["tune", "--quick"], "machines": []}
+    (tmp_path / "tuned").write_text(json.dumps(tuned))
+
+    def compare(*words):
+        what = [sys.executable, "-m", "bytepath.fleet", "compare", *words]
+        return subprocess.run(what, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    margin = ("--margin", "7")
+    orders = (*margin, "base", "--alone", "other"), ("base", *margin, "other"), ("--arms=*", "base", "other", *margin)
+    for words in orders:
+        done = compare(*words, "--json", "-")
+        a, b = json.loads(done.stdout)["machines"]
+        assert a["comparison"]["method"]["margin"] == 0.07 and done.returncode == 1, done
+        assert b["why"] == "failed in other: exit code 1: no room" and not b["comparison"]
+    assert "== b: failed in other: exit code 1: no room" in compare("base", "other").stdout
+    done = compare("base", "tuned")
+    assert done.returncode == 1 and "tuned is a run of fleet tune, not of fleet bench; `" in done.stderr, done
+    done = compare("base", "other", "--margin")
+    assert done.returncode == 2 and "expected one argument" in done.stderr, done
 
 
 def test_a_page_on_standard_output_is_there_alone(command, tmp_path):

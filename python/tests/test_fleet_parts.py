@@ -802,6 +802,15 @@ def test_words_on_the_command_line_that_mean_nothing_are_refused():
             bytes_of(wrong)
 
 
+@pytest.mark.parametrize("words", [("bench", "pipes"), ("tune",), ("doctor",), ("cp", "a", "b")])
+def test_times_that_are_none_are_refused(words, capsys):
+    for option in ("--patience", "--late" if words[0] == "cp" else "--timeout"):
+        for wrong in ("-3", "nan", "0", "inf", "soon"):
+            with pytest.raises(SystemExit) as ended:
+                parser().parse_args([words[0], option, wrong, *words[1:]])
+            assert ended.value.code == 2 and f"{wrong!r} is no number of seconds" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("paths", [("", "copy"), ("source", "")])
 def test_nothing_is_no_name_of_the_current_directory(tmp_path, monkeypatch, paths):
     (tmp_path / "source").mkdir()

@@ -80,15 +80,17 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.false_positives {
         return tell_false_positives(&runs, &settings).map(|()| ExitCode::SUCCESS);
     }
-    let comparison = match compare::compare(&runs, &others, &settings) {
-        // Wrong words rather than bad figures.
-        Err(error @ (CompareError::Count(_) | CompareError::Itself(..))) => {
-            return Err(wrong_usage(error.to_string()));
-        }
-        comparison => comparison?,
-    };
+    let comparison = compare::compare(&runs, &others, &settings).map_err(refused)?;
     outputs.write(&comparison)?;
     options.fail_if_slower.map_or(Ok(ExitCode::SUCCESS), |percent| judged(&comparison, percent))
+}
+
+/// What cannot be compared, and wrong words rather than bad figures.
+fn refused(error: CompareError) -> anyhow::Error {
+    match error {
+        CompareError::Count(_) | CompareError::Itself(..) => wrong_usage(error.to_string()),
+        error => error.into(),
+    }
 }
 
 /// Up to which share differences are the same. What is the same is not slower: who asks for a failure
@@ -146,7 +148,7 @@ fn tell_false_positives(runs: &[Run], settings: &Settings) -> anyhow::Result<()>
         (true, "with the other runs telling how far such runs lie apart"),
     ] {
         let FalsePositives { pairs, pairs_different, arms, arms_different, arms_same } =
-            false_positives(runs, with_others, settings)?;
+            false_positives(runs, with_others, settings).map_err(refused)?;
         let share = |part: usize, of: usize| part as f64 * 100.0 / of.max(1) as f64;
         writeln!(
             out,

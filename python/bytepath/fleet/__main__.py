@@ -39,7 +39,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: list[str] | None = None) -> int:
     """Runs a command; its exit code."""
-    code = _run(words)
+    try:
+        code = _run(words)
+    finally:
+        files.remove_unused()
     metrics.ended(code)
     return code
 

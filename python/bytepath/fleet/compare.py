@@ -11,13 +11,22 @@ from typing import Any
 from . import files, worker
 from .errors import FleetError, WrongUsage
 
+WRITES = "`bytepath fleet bench --json FILE` writes one"
+
+VALUED = {
+    "arms": ("GLOB", "only arms whose name matches"),
+    "margin": ("PERCENT", "call differences up to so many percent the same"),
+    "fail-if-slower": ("PERCENT", "end with 3 where an arm is surely slower by so many percent"),
+}
+"""Options of `bytepath compare` that take a value, which would else be taken for a file."""
+
 
 def add_to(commands: Any) -> None:
     """Adds the command's arguments."""
     compare = commands.add_parser(
         "compare", allow_abbrev=False, help="compare two runs of bench, machine by machine",
         description="Compares two files that `fleet bench --json` wrote, machine by machine. Options that are not among these "
-        "are handed on to `bytepath compare`, such as --margin PERCENT.",
+        "are handed on to `bytepath compare`, such as --force.",
     )  # fmt: skip
     compare.add_argument("base", metavar="BASE", type=Path)
     compare.add_argument("other", metavar="OTHER", type=Path)
@@ -25,17 +34,22 @@ def add_to(commands: Any) -> None:
         compare.add_argument(
             f"--{name}", metavar="FILE", help=f"write {what} to FILE, or to standard output (-), which then holds nothing else"
         )
+    for name, (value, what) in VALUED.items():
+        compare.add_argument(f"--{name}", metavar=value, action="append", default=[], help=what)
     compare.set_defaults(run=run, needs_scheduler=False, hands_on=True)
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         found = json.loads(path.read_text())
-        if found["schema"] != "bytepath.fleet/1" or found["words"][0] != "bench":
+        if found["schema"] != "bytepath.fleet/1":
             raise ValueError(f"its schema is {found['schema']}")
-        return {machine["key"]: machine for machine in found["machines"]}
+        command, machines = found["words"][0], {machine["key"]: machine for machine in found["machines"]}
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise FleetError(f"{path} is no run of a fleet ({error}); `bytepath fleet bench --json FILE` writes one") from error
+        raise FleetError(f"{path} is no run of a fleet ({error}); {WRITES}") from error
+    if command != "bench":
+        raise FleetError(f"{path} is a run of fleet {command}, not of fleet bench; {WRITES}")
+    return machines
 
 
 async def run(arguments: argparse.Namespace) -> int:
@@ -52,12 +66,11 @@ async def run(arguments: argparse.Namespace) -> int:
     found = []
     for key, machine in base.items():
         match = matches[key]
-        one: dict[str, Any] = {"name": machine["name"], "code": 1, "why": "not in both runs"}
-        whole = match is not None and machine.get("record") and match.get("record")
+        one: dict[str, Any] = {"name": machine["name"], "code": 1, "why": _lacks(arguments, machine, match)}
         if not alone:
-            files.show(f"== {machine['name']}{'' if whole else ': not in both runs'}")
-        if match is not None and whole:
-            one.update(_compared(program, arguments, machine["record"], match["record"], alone), why="")
+            files.show(files.printable(f"== {machine['name']}{': ' + one['why'] if one['why'] else ''}"))
+        if match is not None and not one["why"]:
+            one.update(_compared(program, arguments, machine["record"], match["record"], alone))
         found.append(one)
     known = {machine["name"] for machine in base.values()}
     for machine in other.values():
@@ -68,6 +81,18 @@ async def run(arguments: argparse.Namespace) -> int:
                 files.show(f"== {machine['name']}: {why}")
     _write(arguments, found)
     return max((one["code"] for one in found), default=0)
+
+
+def _lacks(arguments: argparse.Namespace, base: dict[str, Any], other: dict[str, Any] | None) -> str:
+    """Why a machine cannot be compared, if so."""
+    if other is None:
+        return "not in both runs"
+    runs = ((base, arguments.base), (other, arguments.other))
+    return "; ".join(
+        f"{run.get('status', 'failed')} in {file}: {run.get('why') or 'it left no record'}"
+        for run, file in runs
+        if not run.get("record")
+    )
 
 
 def _refuse(arguments: argparse.Namespace, pairs: list[tuple[dict[str, Any], dict[str, Any] | None]]) -> None:
@@ -95,6 +120,7 @@ def _compared(
     """The exit code of a comparison, and what is to be written of it."""
     with tempfile.TemporaryDirectory(prefix="bytepath-") as folder:
         words = [program, "compare", *arguments.words]
+        words += [f"--{name}={value}" for name in VALUED for value in getattr(arguments, name.replace("-", "_"))]
         for name, record, typed in (("base", base, arguments.base), ("other", other, arguments.other)):
             path = Path(folder, f"{name}.json")
             path.write_text(json.dumps(record))

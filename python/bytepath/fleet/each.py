@@ -19,8 +19,8 @@ from distributed import Client
 from . import files, findings, report, worker
 from .cluster import connected, first_line
 from .errors import FleetError, WrongUsage
-from .machines import Machine, admit, awake, clocks, probe
-from .within import ended, within
+from .machines import Machine, admit, awake, clocks, probe, told
+from .within import ended, seconds_of, within
 
 ATTEMPTS_MAX = 2
 """How often a machine is tried whose worker is lost in the middle."""
@@ -35,6 +35,9 @@ LOOK_S = 1.0
 IDENTITY_S = 10
 WAITS_S = 2.0
 """Who has a machine is asked so often until it is had."""
+
+TELLS = {"--show", "--check"}
+"""Of these, tune tells something of the profile that is there, and keeps none."""
 
 TOLD_MAX = 5
 STOP_S = 5
@@ -72,29 +75,23 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--one-after-another", action="store_true", help="one machine at a time, not all at once")
     parser.add_argument("--json", metavar="FILE", help="write all that was found to FILE, or to standard output (-)")
     parser.add_argument(
-        "--patience", metavar="SECONDS", type=float, default=BACK_S,
+        "--patience", metavar="SECONDS", type=seconds_of, default=BACK_S,
         help=f"wait so long for a machine that has lost its workers ({BACK_S:.0f})",
     )  # fmt: skip
     parser.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=MACHINE_S, help="give a machine up after so long (a day)"
-    )
+        "--timeout", metavar="SECONDS", type=seconds_of, default=MACHINE_S,
+        help="give a machine up after so long (a day)",
+    )  # fmt: skip
 
 
 async def run_bench(arguments: argparse.Namespace) -> int:
     """Runs an experiment everywhere."""
     if arguments.words[:1] == ["--"]:
         del arguments.words[0]
-    if not arguments.words:
-        raise WrongUsage("no experiment is named; `bytepath bench --help` lists them, and pipes --quick is a short one")
-    taken = [word for word in arguments.words if word.split("=")[0] in ("--json", "--csv")]
-    if taken:
-        raise WrongUsage(f"{taken[0]} stands before the experiment: fleet bench {taken[0]} FILE {arguments.words[0]}")
+    _refuse(arguments.words)
     files.refuse_one_twice(json=arguments.json, html=arguments.html)
     files.check(arguments.html)
     found = await _everywhere(arguments, ["bench", *arguments.words], True)
-    for machine in found["machines"]:
-        if machine["status"] == "ok" and machine.get("record") is None:
-            machine.update(status="failed", why="it left no record")
     view = report.view(found)
     page = report.page(found, view) if arguments.html else ""
     if arguments.html == "-":
@@ -104,6 +101,26 @@ async def run_bench(arguments: argparse.Namespace) -> int:
     return _code(found)
 
 
+def _refuse(words: list[str]) -> None:
+    """Refuses words that leave no record of a machine, or name a place for it."""
+    if not words:
+        raise WrongUsage("no experiment is named; `bytepath bench --help` lists them, and pipes --quick is a short one")
+    if words[0] == "all":
+        raise WrongUsage("all is many experiments; a fleet reports one at a time, `bytepath bench --help` lists them")
+    # What stands behind is a command's own.
+    own = list(itertools.takewhile(lambda word: word != "--", words))
+    for at, word in enumerate(own):
+        option, has_value, value = word.partition("=")
+        if option in ("--json", "--html"):
+            value = value if has_value else (own[at + 1 : at + 2] or ["FILE"])[0]
+            raise WrongUsage(f"{option} stands before the experiment: fleet bench {option} {value} {words[0]}")
+        if option == "--csv":
+            raise WrongUsage(f"a fleet writes no CSV; every sample is in its JSON: fleet bench --json FILE {words[0]}")
+        if option in ("--list", "--help", "-h"):
+            alone = " ".join(dict.fromkeys(["bytepath", "bench", words[0], option]))
+            raise WrongUsage(f"{option} measures nothing; `{alone}` needs no fleet")
+
+
 async def run_tune(arguments: argparse.Namespace) -> int:
     """Measures every machine."""
     if arguments.profiles:
@@ -111,7 +128,8 @@ async def run_tune(arguments: argparse.Namespace) -> int:
             arguments.profiles.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FleetError(f"cannot make the folder {arguments.profiles}: {error.strerror}") from error
-    found = await _everywhere(arguments, ["tune", *arguments.words], True, _check_kept)
+    keeps = not TELLS & set(arguments.words)
+    found = await _everywhere(arguments, ["tune", *arguments.words], True, _check_kept if keeps else None)
     profiles = []
     for machine in found["machines"] if arguments.profiles else []:
         if machine.get("record") is not None:
@@ -124,7 +142,7 @@ async def run_tune(arguments: argparse.Namespace) -> int:
 
 async def _check_kept(client: Client, machine: Machine, found: dict[str, Any], words: list[str]) -> None:
     """Sees that the profile of a machine was not replaced by another's, as where they share a home directory."""
-    if found["status"] != "ok" or "--show" in words or "--check" in words:
+    if found["status"] != "ok":
         return
     where = [word for at, word in enumerate(words) if "--profile" in (word.split("=")[0], words[at - 1] if at else "")]
     kept, why = None, "it has no worker"
@@ -147,8 +165,11 @@ async def _check_kept(client: Client, machine: Machine, found: dict[str, Any], w
 
 
 def _tuned(machine: dict[str, Any]) -> str:
+    shown = machine.get("shown", "").rstrip()
     if machine["status"] != "ok":
-        return f"{machine['status']}: {machine['why']}"
+        return "\n".join(filter(None, [f"{machine['status']}: {machine['why']}", shown]))
+    if "shown" in machine:
+        return f"the profile there:\n{shown}"
     return f"measured in {machine['seconds']:.0f} s; the profile is kept there"
 
 
@@ -195,7 +216,9 @@ async def _everywhere(
             async with turns:
                 found = await _on(watch, machine, words, record, arguments)
                 why = f": {found['why']}" if found["why"] else ""
-                files.say(f"{machine.name}: {found['status']}{why}, {found['seconds']:.0f} s")
+                # Whether it is well is known once all are done.
+                status = "measured" if after and found["status"] == "ok" else found["status"]
+                files.say(f"{machine.name}: {status}{why}, {found['seconds']:.0f} s")
                 return found
 
         results = await asyncio.gather(*(one(machine) for machine in machines))
@@ -213,7 +236,7 @@ async def _on(
     watch: _Watch, machine: Machine, words: list[str], record: bool, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """What became of the command on a machine, whatever became of the machine."""
-    found: dict[str, Any] = {"name": machine.name, "key": machine.key, "facts": machine.facts,
+    found: dict[str, Any] = {"name": machine.name, "key": machine.key, "facts": told(machine.facts),
                              "workers": list(machine.workers), "status": "lost", "why": "", "code": None, "record": None}
     began = time.monotonic()
     for _ in range(ATTEMPTS_MAX):
@@ -236,6 +259,10 @@ async def _on(
         # doctor ends with 1 where something is poor: that is what it was asked.
         if answer["code"] != 0 and not (words[0] == "doctor" and answer["code"] == 1 and answer.get("record")):
             found.update(status="failed", why=f"exit code {answer['code']}: {_first(answer['said'])}")
+        elif words[0] == "bench" and answer.get("record") is None:
+            found.update(status="failed", why="it left no record")
+        if words[0] == "tune" and TELLS & set(words):
+            found["shown"] = answer["out"]
         break
     found["seconds"] = time.monotonic() - began
     return found

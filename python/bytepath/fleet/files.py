@@ -14,15 +14,34 @@ from typing import TextIO
 from .errors import FleetError, WrongUsage
 
 
+_made: list[tuple[str | Path, os.stat_result]] = []
+
+
 def check(*paths: str | Path | None) -> None:
-    """Refuses a file that cannot be written; what is in it stays. None and `-` are none."""
+    """Refuses a file that cannot be written; what is in it stays. One that is made for it is for `remove_unused`. None
+    and `-` are none."""
     for path in paths:
         if path is not None and str(path) != "-":
             try:
                 refuse_planted(path)
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+                there = os.path.exists(path)
+                file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                if not there:
+                    _made.append((path, os.fstat(file)))
+                os.close(file)
             except OSError as error:
                 raise _said(path, error) from error
+
+
+def remove_unused() -> None:
+    """Removes the files that were made to see that they can be, and in which nothing is."""
+    for path, made in _made:
+        with contextlib.suppress(OSError):
+            found = os.stat(path)
+            if os.path.samestat(found, made) and found.st_size == 0:
+                # A link to it was there before.
+                os.unlink(os.path.realpath(path))
+    _made.clear()
 
 
 def refuse_one_twice(**results: str | Path | None) -> None:

@@ -105,6 +105,12 @@ def key_of(facts: dict[str, Any]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
+def told(facts: dict[str, Any]) -> dict[str, Any]:
+    """What may be written of a machine. Its id is confidential (machine-id(5)); its key, which is a hash, tells it from
+    others."""
+    return {name: fact for name, fact in facts.items() if name not in ("machine_id", "boot_id")}
+
+
 async def workers_of(client: Client) -> dict[str, Any]:
     """What the scheduler knows of its workers."""
     try:

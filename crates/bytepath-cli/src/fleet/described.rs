@@ -33,7 +33,7 @@ enum Work {
     /// Compare two runs of bench, machine by machine
     ///
     /// Compares two files that `fleet bench --json` wrote. Options that are not among these are handed on to
-    /// `bytepath compare`, such as --margin PERCENT.
+    /// `bytepath compare`, such as --force.
     Compare(Compare),
     /// Copy a tree on storage that all machines mount
     ///
@@ -94,6 +94,15 @@ struct Compare {
     /// Write them as Markdown to FILE, or to standard output (-), which then holds nothing else
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Only arms whose name matches
+    #[arg(long, value_name = "GLOB")]
+    arms: Vec<String>,
+    /// Call differences up to so many percent the same
+    #[arg(long, value_name = "PERCENT")]
+    margin: Option<f64>,
+    /// End with 3 where an arm is surely slower by so many percent
+    #[arg(long, value_name = "PERCENT")]
+    fail_if_slower: Option<f64>,
 }
 
 /// What --sparse and --reflink take.

@@ -279,6 +279,10 @@ fn further_runs_of_the_same_thing_tell_how_far_runs_lie_apart() {
     let said = yard.run(&words).well().stdout;
     assert!(said.starts_with("each pair alone: ") && said.contains("of 21 pairs"), "{said}");
     assert!(said.contains("with the other runs telling"), "{said}");
+    let words = ["compare", "--false-positives", "r0"];
+    let done = yard.run(&words).refused(2, &["a comparison takes 2 to", "not 1"]);
+    assert_eq!(done.stdout, "");
+    yard.run(&["compare", "--false-positives", "r0", "r0"]).refused(2, &["are the same run"]);
 }
 
 #[test]

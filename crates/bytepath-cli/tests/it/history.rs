@@ -228,6 +228,33 @@ fn records_that_cannot_be_read_are_listed_with_the_reason_and_harm_nothing() {
 }
 
 #[test]
+fn a_record_that_could_not_be_read_once_is_looked_at_again() {
+    let yard = Yard::new();
+    let mut record = yard.measured();
+    record["started"] = json!("2026-01-01T00:00:00Z");
+    let path = yard.put("early", &record);
+    let written = std::fs::metadata(&path).and_then(|found| found.modified()).expect("its time");
+    let text = record.to_string();
+    // As an errno that passes does, or an upgrade, these change neither its size nor its time.
+    let write = |text: &str| {
+        std::fs::write(&path, text).expect("it is written");
+        let file = std::fs::File::options().write(true).open(&path).expect("it opens");
+        file.set_modified(written).expect("its time");
+    };
+    let problem =
+        || yard.listed().iter().find(|run| run["run"] == "early").map(|run| run["problem"].clone());
+    write(&text.replace("bytepath.record/1", "bytepath.record/2"));
+    assert!(problem().is_some_and(|problem| problem.to_string().contains("too new")));
+    write(&text);
+    assert_eq!(problem(), Some(Value::Null));
+    yard.run(&["history", "show", "last~1"]).well();
+    std::fs::write(&path, "no record").expect("it is written");
+    assert!(problem().is_some_and(|problem| problem.is_string()));
+    std::fs::remove_file(&path).expect("it was there");
+    assert_eq!(problem(), None, "what is gone is not listed, whatever it was");
+}
+
+#[test]
 fn a_hostile_name_cannot_command_the_terminal() {
     let yard = Yard::new();
     let mut record = yard.measured();

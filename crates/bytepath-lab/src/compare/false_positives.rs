@@ -31,7 +31,7 @@ pub fn false_positives(
 ) -> Result<FalsePositives, CompareError> {
     let mut found =
         FalsePositives { pairs: 0, pairs_different: 0, arms: 0, arms_different: 0, arms_same: 0 };
-    let Some(first) = runs.first() else { return Err(CompareError::Count(0)) };
+    let [first, _, ..] = runs else { return Err(CompareError::Count(runs.len())) };
     if let Some(other) = runs.iter().find(|run| !is_like(&first.record, &run.record)) {
         let (a, b) = (first.name.clone(), other.name.clone());
         let what = "their builds, machines, settings or numbers of blocks differ".to_owned();

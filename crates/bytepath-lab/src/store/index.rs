@@ -144,35 +144,39 @@ fn listed(
 ) -> rusqlite::Result<Vec<Entry>> {
     let mut index = open()?;
     index.execute_batch(TABLES)?;
-    let known = known(&index)?;
+    let known: HashMap<_, _> =
+        all(&index)?.into_iter().map(|entry| (entry.name.clone(), entry)).collect();
+    // What kept a record from being read may have passed, which neither its size nor its time tells.
     let is_known = |file: &KeptFile| {
-        known.get(&file.name).is_some_and(|(bytes, modified)| {
-            *bytes == as_signed(file.bytes) && *modified == file.modified_ns
+        known.get(&file.name).is_some_and(|entry| {
+            entry.problem.is_none()
+                && entry.bytes == file.bytes
+                && entry.modified_ns == file.modified_ns
         })
     };
-    let fresh: Vec<_> = files.iter().filter(|file| !is_known(file)).collect();
+    let fresh = files.iter().filter(|file| !is_known(file)).map(entry);
+    let changed: Vec<_> = fresh.filter(|entry| known.get(&entry.name) != Some(entry)).collect();
     let names: std::collections::HashSet<_> = files.iter().map(|file| &file.name).collect();
     let gone: Vec<_> = known.keys().filter(|name| !names.contains(name)).collect();
-    if !fresh.is_empty() || !gone.is_empty() {
+    if !changed.is_empty() || !gone.is_empty() {
         let change = index.transaction()?;
         for name in gone {
             change.execute("DELETE FROM runs WHERE name = ?1", [name])?;
         }
-        for file in fresh {
-            add(&change, &entry(file))?;
+        for entry in &changed {
+            add(&change, entry)?;
         }
         change.commit()?;
     }
+    all(&index)
+}
+
+fn all(index: &Connection) -> rusqlite::Result<Vec<Entry>> {
     let mut all = index.prepare(
         "SELECT name, bytes, modified_ns, id, started, experiment, blocks, arms, arms_ok, trusted, \
          version, build, kernel, problem FROM runs ORDER BY started, modified_ns, name",
     )?;
     all.query_map([], read)?.collect()
-}
-
-fn known(index: &Connection) -> rusqlite::Result<HashMap<String, (i64, i64)>> {
-    let mut all = index.prepare("SELECT name, bytes, modified_ns FROM runs")?;
-    all.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?.collect()
 }
 
 fn add(index: &Connection, entry: &Entry) -> rusqlite::Result<usize> {

@@ -245,8 +245,12 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, StoreError> {
     let file =
         rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
     let file = File::from(file);
-    if !file.metadata().map_err(failed)?.is_file() {
+    let about = file.metadata().map_err(failed)?;
+    if !about.is_file() {
         return Err(failed(std::io::Error::other("not a regular file, so no record")));
+    }
+    if about.len() > RECORD_BYTES_MAX {
+        return Err(StoreError::TooLarge { path: path.to_owned() });
     }
     let mut bytes = Vec::new();
     file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;

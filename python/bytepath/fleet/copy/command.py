@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import files, metrics, worker
 from ..errors import FleetError, WrongUsage
+from ..within import seconds_of
 from . import journal as journals
 from .ground import Taken
 from .journal import Journal
@@ -42,16 +43,6 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
     return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    return value
 
 
 def add_to(commands: Any) -> None:
@@ -92,11 +83,11 @@ def add_to(commands: Any) -> None:
     load.add_argument("--limit-per-machine", metavar="RATE", type=bytes_of, help="bytes a second of each machine")
     load.add_argument("--jobs-per-machine", metavar="N", type=_count, help="pieces that one machine does at a time")
     load.add_argument(
-        "--late", metavar="SECONDS", type=_seconds, default=LATE_S,
+        "--late", metavar="SECONDS", type=seconds_of, default=LATE_S,
         help=f"give a piece to another worker as well after so long ({LATE_S:.0f})",
     )  # fmt: skip
     load.add_argument(
-        "--patience", metavar="SECONDS", type=_seconds, default=PATIENCE_S,
+        "--patience", metavar="SECONDS", type=seconds_of, default=PATIENCE_S,
         help=f"wait so long for a scheduler that is gone, or for workers ({PATIENCE_S:.0f})",
     )  # fmt: skip
     cp.set_defaults(run=run, needs_scheduler=True)

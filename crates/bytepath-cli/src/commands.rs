@@ -54,30 +54,36 @@ macro_rules! answered_before {
     };
 }
 
-/// All commands, in the order of the help.
+/// All commands, in the order of the help: those that move, those that measure, those that show what was measured.
 const COMMANDS: &[Command] = &[
     command!("cat", cat::Options, |options| {
         anyhow::Ok(cat::run(&Called::as_command("cat"), options))
     }),
     answered_before!("cp", cp::Options),
-    command!("null", null::Options, null::run),
-    command!("gen", generate::Options, generate::run),
+    answered_before!("pv", pv::Options),
     answered_before!("tee", tee::Options),
     command!("run", run::Options, run::run),
-    command!("touch", touch::Options, touch::run),
+    command!("gen", generate::Options, generate::run),
+    command!("null", null::Options, null::run),
+    command!("write", write::Options, write::run),
+    command!("read", read::Options, read::run),
     command!("tour", tour::Options, tour::run),
     command!("tune", tune::Options, tune::run),
     command!("doctor", doctor::Options, doctor::run),
     command!("bench", bench::Options, bench::run),
     command!("explain", explain::Options, explain::run),
+    command!("pages", pages::Options, pages::run),
     command!("report", report::Options, report::run),
-    command!("import", import::Options, import::run),
-    command!("fleet", fleet::Options, fleet::run),
     command!("compare", compare::Options, compare::run),
     command!("history", history::Options, history::run),
-    command!("pages", pages::Options, pages::run),
-    command!("write", write::Options, write::run),
-    command!("read", read::Options, read::run),
+    command!("import", import::Options, import::run),
+    command!("fleet", fleet::Options, fleet::run),
+    command!("completions", completions::Completions, |options| {
+        completions::completions(options, &parser())
+    }),
+    command!("man", completions::Man, |options| completions::man(options, &parser())),
+    // What bytepath starts itself.
+    command!("touch", touch::Options, touch::run),
     command!("load", load::Options, load::run),
     command!("call", call::Options, call::run),
     command!("carry", carry::Options, carry::run),
@@ -96,11 +102,6 @@ const COMMANDS: &[Command] = &[
     command!("descriptor", descriptor::Options, descriptor::run),
     command!("drive", drive::Options, drive::run),
     command!("serve", serve::Options, serve::run),
-    command!("completions", completions::Completions, |options| {
-        completions::completions(options, &parser())
-    }),
-    command!("man", completions::Man, |options| completions::man(options, &parser())),
-    answered_before!("pv", pv::Options),
 ];
 
 /// What a command that did not fail ends with.

@@ -32,10 +32,11 @@ pub(super) struct Cmd {
     /// Have the shell do this after each run, outside of the clock, likewise
     #[arg(long, value_name = "COMMAND")]
     conclude: Vec<String>,
-    /// Have the shell do this once, before anything is run
+    /// Have the shell do this once, before anything is run; for each of the values that it names of
+    /// -L and -P
     #[arg(short, long, value_name = "COMMAND")]
     setup: Option<String>,
-    /// Have the shell do this once, at the end, whatever came
+    /// Have the shell do this once, at the end, whatever came, likewise
     #[arg(short, long, value_name = "COMMAND")]
     cleanup: Option<String>,
     /// Write {VAR} in commands and steps, and run them with each of the values: -L n 1,2,4
@@ -87,7 +88,8 @@ pub(super) struct Cmd {
 }
 
 pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
-    let commands = commands(options)?;
+    let combinations = combinations(&parameters(options)?)?;
+    let commands = commands(options, &combinations)?;
     let program = crate::this_program()?;
     let compared_in = match options.check_output {
         true => Some(
@@ -117,26 +119,40 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
-    let done = measure(options, arms, &is_short, outputs);
-    let cleaned = options.cleanup.as_ref().map_or(Ok(()), |text| {
+    let setups = once_each(options.setup.as_deref(), &combinations);
+    let done = measure(options, &setups, arms, &is_short, outputs);
+    let clean = |text: &String| {
         by_shell_at_the_end(&options.shell, text).map_err(|why| anyhow!("--cleanup failed: {why}"))
-    });
-    match (done, cleaned) {
+    };
+    // One that fails keeps no other from being done.
+    let cleaned: Vec<_> =
+        once_each(options.cleanup.as_deref(), &combinations).iter().map(clean).collect();
+    cleaned.into_iter().fold(done, |done, cleaned| match (done, cleaned) {
         (Err(error), Err(unclean)) => {
             crate::say(format_args!("bytepath: {unclean}"));
             Err(error)
         }
         (done, cleaned) => done.and(cleaned),
+    })
+}
+
+/// What is to be done once; or once with each combination of the values that it names.
+fn once_each(text: Option<&str>, combinations: &[Values]) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for values in combinations {
+        texts.extend(text.map(|text| filled(text, values)).filter(|text| !texts.contains(text)));
     }
+    texts
 }
 
 fn measure(
     options: &Cmd,
+    setups: &[String],
     arms: Vec<Arm>,
     is_short: &Cell<bool>,
     outputs: Outputs,
 ) -> anyhow::Result<()> {
-    if let Some(setup) = &options.setup {
+    for setup in setups {
         by_shell(&options.shell, setup).map_err(|why| anyhow!("--setup failed: {why}"))?;
     }
     let mut settings = options.measuring.settings(Some(0));
@@ -162,7 +178,7 @@ pub(super) fn failed(record: &Record, what: &str) -> anyhow::Result<()> {
 }
 
 /// The commands, each with each combination of the values of the parameters.
-fn commands(options: &Cmd) -> anyhow::Result<Vec<Asked>> {
+fn commands(options: &Cmd, combinations: &[Values]) -> anyhow::Result<Vec<Asked>> {
     let of = |steps: &[String], option: &str, index: usize| match steps.len() {
         0 => Ok(None),
         1 => Ok(Some(steps[0].clone())),
@@ -175,14 +191,13 @@ fn commands(options: &Cmd) -> anyhow::Result<Vec<Asked>> {
     if options.name.len() > options.command.len() {
         return Err(wrong_usage("there are more names than commands"));
     }
-    let combinations = combinations(&parameters(options)?)?;
     let mut asked: Vec<Asked> = Vec::new();
     for (index, text) in options.command.iter().enumerate() {
         let (prepare, conclude) = (
             of(&options.prepare, "--prepare", index)?,
             of(&options.conclude, "--conclude", index)?,
         );
-        for values in &combinations {
+        for values in combinations {
             let filled = |text: &str| filled(text, values);
             let text = filled(text);
             let words = shell_words::split(&text);

@@ -100,6 +100,26 @@ fn each_command_may_have_steps_of_its_own_and_names_and_parameters() {
 }
 
 #[test]
+fn setup_and_cleanup_are_done_once_with_each_combination_of_the_values_that_they_name() {
+    let folder = folder();
+    let values = ["-L", "n", "a,b", "-P", "m", "1", "2"];
+    let once =
+        ["-s", "echo s{n} >>log; echo {n} >in-{n}", "-c", "echo c{n}{m} >>log; rm -f in-{n}"];
+    record(folder.path(), &[&["cat in-{n} # {m}"][..], &values, &once].concat());
+    let log = fs::read_to_string(folder.path().join("log")).expect("they wrote");
+    assert_eq!(log, "sa\nsb\nca1\nca2\ncb1\ncb2\n");
+    assert!(!folder.path().join("in-a").exists() && !folder.path().join("in-b").exists());
+    // What fails keeps no other from being done, and is told.
+    let fails = ["-c", "echo {n} >>left; echo no {n} >&2; false"];
+    bench(folder.path(), &[&["true # {n}{m}", "--blocks", "3"][..], &values, &fails].concat())
+        .refused(1, &["--cleanup failed", "no a", "no b"]);
+    let left = fs::read_to_string(folder.path().join("left")).expect("they wrote");
+    assert_eq!(left, "a\nb\n");
+    record(folder.path(), &[&["true # {n}{m}", "-s", "echo >>lone"][..], &values].concat());
+    assert_eq!(fs::read_to_string(folder.path().join("lone")).expect("it wrote"), "\n");
+}
+
+#[test]
 fn what_variables_stand_for_is_kept_with_each_arm() {
     let folder = folder();
     let found = record(

@@ -14,7 +14,7 @@ use bytepath_report::{Costs, PEAK_AT_MOST};
 use crate::arm::{Outcome, Timing, Work};
 use crate::clock::Clocked;
 use crate::ends::Starter;
-use crate::to_the_end::{Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
+use crate::to_the_end::{Ending, Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
 
 /// A command that takes longer is not measured.
 pub const PATIENCE: Duration = Duration::from_secs(3600);
@@ -139,7 +139,7 @@ impl CmdWork {
                 _ => format!("{word} cannot be started: {error}"),
             });
         }
-        self.tolerated.failure(clocked.code, clocked.signal)
+        self.tolerated.failure(ending(clocked))
     }
 
     fn compare(&self, output: &mut File) -> Result<(), String> {
@@ -198,6 +198,10 @@ fn by_shell_with(
     }
 }
 
+fn ending(clocked: &Clocked) -> Ending {
+    clocked.signal.map_or_else(|| Ending::Code(clocked.code.unwrap_or_default()), Ending::Signal)
+}
+
 fn outcome(clocked: &Clocked) -> Outcome {
     let at_most = clocked.own_bytes.filter(|_| clocked.peak_bytes.is_none());
     let at_most = at_most.map(|bytes| (PEAK_AT_MOST.to_owned(), bytes.into()));
@@ -208,7 +212,7 @@ fn outcome(clocked: &Clocked) -> Outcome {
             peak_memory_bytes: clocked.peak_bytes.map(|bytes| bytes as f64),
             ..costs_of_run(clocked.usage)
         },
-        code: clocked.code,
+        code: Some(ending(clocked).code()),
         found: at_most.into_iter().collect(),
         ..Outcome::default()
     }

@@ -65,7 +65,8 @@ pub(super) struct Cmd {
     /// See that all commands write the same to standard output
     #[arg(long)]
     check_output: bool,
-    /// Measure commands that end with another code than 0, too; or those alone that end with one of these
+    /// Measure commands that end with another code than 0, or by a signal, too; or those alone
+    /// that end with one of these codes
     #[arg(short, long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     ignore_failure: Option<String>,
     /// Give each run this file as its standard input

@@ -195,7 +195,7 @@ fn a_command_that_fails_is_told_with_its_cause_and_never_by_a_figure() {
         ("exit 3", &["it ended with 3", "--ignore-failure"]),
         ("kill -SEGV $$", &["SIGSEGV"]),
         ("kill -9 $$", &["SIGKILL"]),
-        ("sh -c 'kill -TERM $$'; exit $?", &["143", "SIGTERM"]),
+        ("sh -c 'kill -TERM $$'; exit $?", &["143", "SIGTERM", "--ignore-failure measures"]),
         ("echo because >&2; false", &["it ended with 1", "it said: because"]),
         ("printf \"why\\nTry 'x --help' for more\\n\" >&2; false", &["it said: why"]),
     ];
@@ -253,11 +253,16 @@ fn failures_are_measured_where_that_is_asked_for() {
     assert!(found["notes"].as_array().expect("notes").contains(&note.into()), "{}", found["notes"]);
     let words = ["exit 3", "exit 4", "--ignore-failure=3", "--blocks", "3", "--json", "-"];
     let done = bench(folder.path(), &words).refused(1, &["1 of 2 commands failed"]);
-    assert!(why(&done, "exit 4").contains("it ended with 4"));
+    assert!(why(&done, "exit 4").contains("it ended with 4; --ignore-failure=3,4 measures it"));
     // Its cleanup failed, or is done though the run was ended.
     bench(folder.path(), &["true", "-c", "echo why >&2; false"]).refused(1, &["--cleanup", "why"]);
+    let signals = ["kill -9 $$", "kill -TERM $$"];
+    let found = record(folder.path(), &[&signals[..], &["-i"]].concat());
+    assert_eq!(found["arms"][0]["params"]["exit_codes"], json!({"137": 3}));
+    assert_eq!(found["arms"][1]["params"]["exit_codes"], json!({"143": 3}));
     // A signal is no exit code.
-    bench(folder.path(), &["kill -9 $$", "-i"]).refused(1, &["SIGKILL"]);
+    let hint = "SIGKILL; --ignore-failure without codes measures it";
+    bench(folder.path(), &["kill -9 $$", "-i=9,137"]).refused(1, &[hint]);
     bench(folder.path(), &["true", "-i=x"]).refused(2, &["\"x\" is no exit code"]);
 }
 

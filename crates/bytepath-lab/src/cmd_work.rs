@@ -22,8 +22,8 @@ pub const PATIENCE: Duration = Duration::from_secs(3600);
 /// What runs a command's text.
 #[derive(Clone, Debug)]
 pub enum By {
-    /// A shell, as its `-c`.
-    Shell(PathBuf),
+    /// A shell by its words, as its `-c`.
+    Shell(Vec<String>),
     /// Nobody: it is split into words as a shell would, and started as it is.
     Itself,
 }
@@ -45,8 +45,8 @@ pub struct CmdWork {
     pub name: String,
     /// The command.
     pub words: Vec<String>,
-    /// The shell for what is done before and after.
-    pub shell: PathBuf,
+    /// The words of the shell for what is done before and after.
+    pub shell: Vec<String>,
     /// Done before each run, outside of the clock.
     pub prepare: Option<String>,
     /// Done after each run, outside of the clock.
@@ -171,7 +171,7 @@ impl CmdWork {
 ///
 /// # Errors
 /// It failed: the text, how it ended, and what it said last.
-pub fn by_shell(shell: &Path, text: &str) -> Result<(), String> {
+pub fn by_shell(shell: &[String], text: &str) -> Result<(), String> {
     by_shell_with(shell, text, |command| to_the_end(command, PATIENCE))
 }
 
@@ -179,18 +179,18 @@ pub fn by_shell(shell: &Path, text: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// As those of [`by_shell`].
-pub fn by_shell_at_the_end(shell: &Path, text: &str) -> Result<(), String> {
+pub fn by_shell_at_the_end(shell: &[String], text: &str) -> Result<(), String> {
     by_shell_with(shell, text, |command| command.status().map_err(told))
 }
 
 fn by_shell_with(
-    shell: &Path,
+    shell: &[String],
     text: &str,
     run: impl FnOnce(&mut Command) -> Result<ExitStatus, String>,
 ) -> Result<(), String> {
     let mut errors = file_in(&std::env::temp_dir())?;
-    let mut command = Command::new(shell);
-    command.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut command = Command::new(&shell[0]);
+    command.args(&shell[1..]).args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(errors.try_clone().map_err(told)?);
     match run(&mut command)? {
         status if status.success() => Ok(()),

@@ -72,9 +72,9 @@ pub(super) struct Cmd {
     /// Give each run this file as its standard input
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// The shell; /bin/sh unless given
+    /// The shell, which may have options of its own: '/bin/bash -e'; /bin/sh unless given
     #[arg(short = 'S', long, value_name = "PATH", default_value = "/bin/sh")]
-    shell: PathBuf,
+    shell: String,
     /// Start each command without a shell, split into words as one would
     #[arg(short = 'N', long)]
     no_shell: bool,
@@ -91,6 +91,7 @@ pub(super) struct Cmd {
 pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     let combinations = combinations(&parameters(options)?)?;
     let commands = commands(options, &combinations)?;
+    let shell = shell(&options.shell)?;
     let program = crate::this_program()?;
     let compared_in = match options.check_output {
         true => Some(
@@ -106,8 +107,8 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
         &commands,
         &Shared {
             program: &program,
-            by: if options.no_shell { By::Itself } else { By::Shell(options.shell.clone()) },
-            shell: &options.shell,
+            by: if options.no_shell { By::Itself } else { By::Shell(shell.clone()) },
+            shell: &shell,
             input: options.input.as_deref(),
             tolerated: tolerated(options.ignore_failure.as_deref())?,
             compared_in,
@@ -121,9 +122,9 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
     let setups = once_each(options.setup.as_deref(), &combinations);
-    let done = measure(options, &setups, arms, &is_short, outputs);
+    let done = measure(options, &shell, &setups, arms, &is_short, outputs);
     let clean = |text: &String| {
-        by_shell_at_the_end(&options.shell, text).map_err(|why| anyhow!("--cleanup failed: {why}"))
+        by_shell_at_the_end(&shell, text).map_err(|why| anyhow!("--cleanup failed: {why}"))
     };
     // One that fails keeps no other from being done.
     let cleaned: Vec<_> =
@@ -148,20 +149,21 @@ fn once_each(text: Option<&str>, combinations: &[Values]) -> Vec<String> {
 
 fn measure(
     options: &Cmd,
+    shell: &[String],
     setups: &[String],
     arms: Vec<Arm>,
     is_short: &Cell<bool>,
     outputs: Outputs,
 ) -> anyhow::Result<()> {
     for setup in setups {
-        by_shell(&options.shell, setup).map_err(|why| anyhow!("--setup failed: {why}"))?;
+        by_shell(shell, setup).map_err(|why| anyhow!("--setup failed: {why}"))?;
     }
     let mut settings = options.measuring.settings(Some(0));
     settings.others.insert(
         "shell".into(),
         match options.no_shell {
             true => "none".into(),
-            false => options.shell.display().to_string().into(),
+            false => options.shell.clone().into(),
         },
     );
     let mut record = against_first(cmd::DESCRIPTION.recorded(), arms, &settings)?;
@@ -170,6 +172,14 @@ fn measure(
     }
     print(&record, None, outputs)?;
     failed(&record, "commands")
+}
+
+/// The words of the shell, as one would split them.
+fn shell(text: &str) -> anyhow::Result<Vec<String>> {
+    match shell_words::split(text) {
+        Ok(words) if !words.is_empty() => Ok(words),
+        _ => Err(wrong_usage(format!("{text:?} is no shell; write it as you would to start it"))),
+    }
 }
 
 /// Whoever names a command wants it to run: one that failed is told by the exit code too.

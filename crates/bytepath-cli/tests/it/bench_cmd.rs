@@ -283,6 +283,23 @@ fn outputs_are_compared_where_that_is_asked_for() {
 }
 
 #[test]
+fn the_shell_may_have_options_of_its_own() {
+    let folder = folder();
+    let name = folder.path().join("a shell");
+    std::os::unix::fs::symlink("/bin/sh", &name).expect("a link");
+    let shell = format!("'{}' -e", name.display());
+    let found = record(folder.path(), &["echo it >>log; true", "-S", &shell, "-s", "true"]);
+    assert_eq!(found["settings"]["shell"], shell);
+    assert!(folder.path().join("log").exists());
+    bench(folder.path(), &["false; true", "-S", &shell]).refused(1, &["it ended with 1"]);
+    bench(folder.path(), &["true", "-S", &shell, "-s", "false; true"]).refused(1, &["--setup"]);
+    bench(folder.path(), &["true", "-S", &shell, "-p", "false; true"]).refused(1, &["before each"]);
+    for none in ["", " ", "'sh"] {
+        bench(folder.path(), &["true", "-S", none]).refused(2, &["is no shell"]);
+    }
+}
+
+#[test]
 fn without_a_shell_words_are_split_and_nothing_else_is_done() {
     let folder = folder();
     fs::write(folder.path().join("in put"), "given").expect("a file");

@@ -88,7 +88,8 @@ impl RunWork {
         };
         Err(format!(
             "it gave other output than the first run: {differs}; a pipeline can only be measured if it \
-             gives the same every time"
+             gives the same every time: end it with >/dev/null, or measure it by bench cmd, which \
+             compares nothing unless asked to"
         ))
     }
 }

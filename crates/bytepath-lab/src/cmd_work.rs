@@ -14,7 +14,7 @@ use bytepath_report::{Costs, PEAK_AT_MOST};
 use crate::arm::{Outcome, Timing, Work};
 use crate::clock::Clocked;
 use crate::ends::Starter;
-use crate::to_the_end::{Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
+use crate::to_the_end::{Ending, Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
 
 /// A command that takes longer is not measured.
 pub const PATIENCE: Duration = Duration::from_secs(3600);
@@ -22,8 +22,8 @@ pub const PATIENCE: Duration = Duration::from_secs(3600);
 /// What runs a command's text.
 #[derive(Clone, Debug)]
 pub enum By {
-    /// A shell, as its `-c`.
-    Shell(PathBuf),
+    /// A shell by its words, as its `-c`.
+    Shell(Vec<String>),
     /// Nobody: it is split into words as a shell would, and started as it is.
     Itself,
 }
@@ -45,8 +45,8 @@ pub struct CmdWork {
     pub name: String,
     /// The command.
     pub words: Vec<String>,
-    /// The shell for what is done before and after.
-    pub shell: PathBuf,
+    /// The words of the shell for what is done before and after.
+    pub shell: Vec<String>,
     /// Done before each run, outside of the clock.
     pub prepare: Option<String>,
     /// Done after each run, outside of the clock.
@@ -139,7 +139,7 @@ impl CmdWork {
                 _ => format!("{word} cannot be started: {error}"),
             });
         }
-        self.tolerated.failure(clocked.code, clocked.signal)
+        self.tolerated.failure(ending(clocked))
     }
 
     fn compare(&self, output: &mut File) -> Result<(), String> {
@@ -171,7 +171,7 @@ impl CmdWork {
 ///
 /// # Errors
 /// It failed: the text, how it ended, and what it said last.
-pub fn by_shell(shell: &Path, text: &str) -> Result<(), String> {
+pub fn by_shell(shell: &[String], text: &str) -> Result<(), String> {
     by_shell_with(shell, text, |command| to_the_end(command, PATIENCE))
 }
 
@@ -179,23 +179,27 @@ pub fn by_shell(shell: &Path, text: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// As those of [`by_shell`].
-pub fn by_shell_at_the_end(shell: &Path, text: &str) -> Result<(), String> {
+pub fn by_shell_at_the_end(shell: &[String], text: &str) -> Result<(), String> {
     by_shell_with(shell, text, |command| command.status().map_err(told))
 }
 
 fn by_shell_with(
-    shell: &Path,
+    shell: &[String],
     text: &str,
     run: impl FnOnce(&mut Command) -> Result<ExitStatus, String>,
 ) -> Result<(), String> {
     let mut errors = file_in(&std::env::temp_dir())?;
-    let mut command = Command::new(shell);
-    command.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut command = Command::new(&shell[0]);
+    command.args(&shell[1..]).args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(errors.try_clone().map_err(told)?);
     match run(&mut command)? {
         status if status.success() => Ok(()),
         status => Err(format!("{text} ({status}){}", said(&mut errors))),
     }
+}
+
+fn ending(clocked: &Clocked) -> Ending {
+    clocked.signal.map_or_else(|| Ending::Code(clocked.code.unwrap_or_default()), Ending::Signal)
 }
 
 fn outcome(clocked: &Clocked) -> Outcome {
@@ -208,7 +212,7 @@ fn outcome(clocked: &Clocked) -> Outcome {
             peak_memory_bytes: clocked.peak_bytes.map(|bytes| bytes as f64),
             ..costs_of_run(clocked.usage)
         },
-        code: clocked.code,
+        code: Some(ending(clocked).code()),
         found: at_most.into_iter().collect(),
         ..Outcome::default()
     }

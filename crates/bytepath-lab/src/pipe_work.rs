@@ -22,7 +22,7 @@ use crate::ends::{EndReport, GIB, Starter, Usage};
 use crate::interrupt::{self, Came};
 
 /// A process that was ended by a signal may not be the only one that it was sent to.
-const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
+pub(crate) const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A trial moves so much: enough to see that both ends can run.
 const TRIAL_BYTES: u64 = 1 << 20;

@@ -2,21 +2,20 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::arm::{Outcome, Timing, Work};
 use crate::ends::Usage;
-use crate::to_the_end::{Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
+use crate::to_the_end::{Ending, Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
 
 /// A pipeline that takes longer is not measured.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What came out of a pipeline: how it ended, how many bytes, and their hash.
-pub(crate) type Output = (Option<i32>, u64, u64);
+/// What came out of a pipeline: the code with which it ended, how many bytes, and their hash.
+pub(crate) type Output = (i32, u64, u64);
 
 /// A pipeline, again and again.
 pub(crate) struct RunWork {
@@ -51,14 +50,14 @@ impl Work for RunWork {
         command.stdout(output.try_clone().map_err(told)?);
         let before = Usage::of_children();
         let began = Instant::now();
-        let status = to_the_end(&mut command, PATIENCE)?;
+        let ending = Ending::of(to_the_end(&mut command, PATIENCE)?);
         let seconds = began.elapsed().as_secs_f64();
         let usage = Usage::of_children().since(before);
-        if let Some(why) = self.tolerated.failure(status.code(), status.signal()) {
+        if let Some(why) = self.tolerated.failure(ending) {
             return Err(format!("{why}{}", said(&mut errors)));
         }
-        self.check(status, &mut output)?;
-        let (costs, code) = (costs_of_run(usage), status.code());
+        self.check(ending, &mut output)?;
+        let (costs, code) = (costs_of_run(usage), Some(ending.code()));
         Ok(Outcome { value: seconds, seconds, costs, code, ..Outcome::default() })
     }
 }
@@ -76,23 +75,21 @@ impl RunWork {
     }
 
     /// The first output is the measure of all others.
-    fn check(&self, status: ExitStatus, output: &mut File) -> Result<(), String> {
+    fn check(&self, ending: Ending, output: &mut File) -> Result<(), String> {
         let (bytes, hash) = hashed(output).map_err(told)?;
-        let found = (status.code(), bytes, hash);
+        let found = (ending.code(), bytes, hash);
         let first = self.output.get().unwrap_or(found);
         self.output.set(Some(first));
         let differs = match first {
             first if first == found => return Ok(()),
-            (code, _, _) if code != found.0 => {
-                let shown = |code: Option<i32>| code.map_or("none".into(), |code| code.to_string());
-                format!("code {}, not {}", shown(found.0), shown(code))
-            }
+            (code, _, _) if code != found.0 => format!("code {}, not {code}", found.0),
             (_, other, _) if other != bytes => format!("{bytes} bytes, not {other}"),
             _ => format!("other bytes, as many ({bytes})"),
         };
         Err(format!(
             "it gave other output than the first run: {differs}; a pipeline can only be measured if it \
-             gives the same every time"
+             gives the same every time: end it with >/dev/null, or measure it by bench cmd, which \
+             compares nothing unless asked to"
         ))
     }
 }

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
@@ -13,8 +13,9 @@ use bytepath_report::Costs;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::ends::Usage;
+use crate::interrupt::wished_within;
 use crate::pair_work::{unnamed, waited};
-use crate::pipe_work::spawn_on;
+use crate::pipe_work::{SIGNAL_PATIENCE, spawn_on};
 
 /// So much of what a command that fails said last is told.
 const LAST_WORDS_BYTES: u64 = 2000;
@@ -24,7 +25,7 @@ const LAST_WORDS_BYTES: u64 = 2000;
 pub enum Tolerated {
     /// 0 alone.
     Success,
-    /// Every one.
+    /// Every one, and every signal.
     All,
     /// 0 and these.
     These(Vec<i32>),
@@ -40,17 +41,71 @@ impl Tolerated {
     }
 
     /// Why a program that ended so counts as failed, if it does.
-    pub(crate) fn failure(&self, code: Option<i32>, signal: Option<i32>) -> Option<String> {
-        if let Some(signal) = signal {
-            return Some(format!("it was ended by {}", signal_name(signal)));
+    pub(crate) fn failure(&self, ending: Ending) -> Option<String> {
+        match ending {
+            // What is sent to all processes may come to this one last.
+            Ending::Signal(signal) if is_wish(signal) && wished_within(SIGNAL_PATIENCE) => {
+                Some("interrupted".into())
+            }
+            Ending::Signal(_) if *self == Tolerated::All => None,
+            Ending::Signal(signal) => Some(format!(
+                "it was ended by {}; --ignore-failure without codes measures it all the same",
+                signal_name(signal)
+            )),
+            Ending::Code(code) if self.takes(code) => None,
+            Ending::Code(code) => Some(match code {
+                127 => "it ended with 127: a command was not found".to_owned(),
+                126 => "it ended with 126: a file is there that is not executable".to_owned(),
+                129..=192 => format!(
+                    "it ended with {code}: ended by {}; {}",
+                    signal_name(code - 128),
+                    self.taking(code)
+                ),
+                code => format!("it ended with {code}; {}", self.taking(code)),
+            }),
         }
-        let code = code.filter(|code| !self.takes(*code))?;
-        Some(match code {
-            127 => "it ended with 127: a command was not found".to_owned(),
-            126 => "it ended with 126: a file is there that is not executable".to_owned(),
-            129..=192 => format!("it ended with {code}: ended by {}", signal_name(code - 128)),
-            code => format!("it ended with {code}; --ignore-failure measures it all the same"),
-        })
+    }
+
+    /// What to write so that this code is no failure either.
+    fn taking(&self, code: i32) -> String {
+        let codes = match self {
+            Tolerated::These(codes) => {
+                let all = codes.iter().chain([&code]).map(i32::to_string);
+                format!("={}", all.collect::<Vec<_>>().join(","))
+            }
+            Tolerated::Success | Tolerated::All => String::new(),
+        };
+        format!("--ignore-failure{codes} measures it all the same")
+    }
+}
+
+/// Whether the run is to end where this process gets the signal.
+fn is_wish(signal: i32) -> bool {
+    [Signal::HUP, Signal::INT, Signal::TERM].iter().any(|wish| wish.as_raw() == signal)
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Ending {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Ending {
+    pub(crate) fn of(status: ExitStatus) -> Ending {
+        // One that was waited for to its end has one of both.
+        let code = status.code().map(Ending::Code);
+        code.unwrap_or_else(|| Ending::Signal(status.signal().unwrap_or_default()))
+    }
+
+    /// The code by which shells tell it.
+    pub(crate) fn code(self) -> i32 {
+        match self {
+            Ending::Code(code) => code,
+            Ending::Signal(signal) => 128 + signal,
+        }
     }
 }
 

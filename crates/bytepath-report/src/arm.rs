@@ -115,7 +115,8 @@ pub const RESIDENT: [&str; 2] = ["source_resident", "copy_resident"];
 pub const PEAK_AT_MOST: &str = "peak_memory_at_most_bytes";
 
 /// The parameter that tells of a program how many of its runs that count ended with which exit code,
-/// where some ended with another than 0.
+/// where some ended with another than 0. That of one that a signal ended is 128 and its number, as in
+/// shells.
 pub const EXIT_CODES: &str = "exit_codes";
 
 /// The unit of an arm's values.

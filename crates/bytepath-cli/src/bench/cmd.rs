@@ -32,10 +32,11 @@ pub(super) struct Cmd {
     /// Have the shell do this after each run, outside of the clock, likewise
     #[arg(long, value_name = "COMMAND")]
     conclude: Vec<String>,
-    /// Have the shell do this once, before anything is run
+    /// Have the shell do this once, before anything is run; for each of the values that it names of
+    /// -L and -P
     #[arg(short, long, value_name = "COMMAND")]
     setup: Option<String>,
-    /// Have the shell do this once, at the end, whatever came
+    /// Have the shell do this once, at the end, whatever came, likewise
     #[arg(short, long, value_name = "COMMAND")]
     cleanup: Option<String>,
     /// Write {VAR} in commands and steps, and run them with each of the values: -L n 1,2,4
@@ -64,15 +65,16 @@ pub(super) struct Cmd {
     /// See that all commands write the same to standard output
     #[arg(long)]
     check_output: bool,
-    /// Measure commands that end with another code than 0, too; or those alone that end with one of these
+    /// Measure commands that end with another code than 0, or by a signal, too; or those alone
+    /// that end with one of these codes
     #[arg(short, long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     ignore_failure: Option<String>,
     /// Give each run this file as its standard input
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// The shell; /bin/sh unless given
+    /// The shell, which may have options of its own: '/bin/bash -e'; /bin/sh unless given
     #[arg(short = 'S', long, value_name = "PATH", default_value = "/bin/sh")]
-    shell: PathBuf,
+    shell: String,
     /// Start each command without a shell, split into words as one would
     #[arg(short = 'N', long)]
     no_shell: bool,
@@ -87,7 +89,9 @@ pub(super) struct Cmd {
 }
 
 pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
-    let commands = commands(options)?;
+    let combinations = combinations(&parameters(options)?)?;
+    let commands = commands(options, &combinations)?;
+    let shell = shell(&options.shell)?;
     let program = crate::this_program()?;
     let compared_in = match options.check_output {
         true => Some(
@@ -103,8 +107,8 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
         &commands,
         &Shared {
             program: &program,
-            by: if options.no_shell { By::Itself } else { By::Shell(options.shell.clone()) },
-            shell: &options.shell,
+            by: if options.no_shell { By::Itself } else { By::Shell(shell.clone()) },
+            shell: &shell,
             input: options.input.as_deref(),
             tolerated: tolerated(options.ignore_failure.as_deref())?,
             compared_in,
@@ -117,34 +121,49 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
-    let done = measure(options, arms, &is_short, outputs);
-    let cleaned = options.cleanup.as_ref().map_or(Ok(()), |text| {
-        by_shell_at_the_end(&options.shell, text).map_err(|why| anyhow!("--cleanup failed: {why}"))
-    });
-    match (done, cleaned) {
+    let setups = once_each(options.setup.as_deref(), &combinations);
+    let done = measure(options, &shell, &setups, arms, &is_short, outputs);
+    let clean = |text: &String| {
+        by_shell_at_the_end(&shell, text).map_err(|why| anyhow!("--cleanup failed: {why}"))
+    };
+    // One that fails keeps no other from being done.
+    let cleaned: Vec<_> =
+        once_each(options.cleanup.as_deref(), &combinations).iter().map(clean).collect();
+    cleaned.into_iter().fold(done, |done, cleaned| match (done, cleaned) {
         (Err(error), Err(unclean)) => {
             crate::say(format_args!("bytepath: {unclean}"));
             Err(error)
         }
         (done, cleaned) => done.and(cleaned),
+    })
+}
+
+/// What is to be done once; or once with each combination of the values that it names.
+fn once_each(text: Option<&str>, combinations: &[Values]) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for values in combinations {
+        texts.extend(text.map(|text| filled(text, values)).filter(|text| !texts.contains(text)));
     }
+    texts
 }
 
 fn measure(
     options: &Cmd,
+    shell: &[String],
+    setups: &[String],
     arms: Vec<Arm>,
     is_short: &Cell<bool>,
     outputs: Outputs,
 ) -> anyhow::Result<()> {
-    if let Some(setup) = &options.setup {
-        by_shell(&options.shell, setup).map_err(|why| anyhow!("--setup failed: {why}"))?;
+    for setup in setups {
+        by_shell(shell, setup).map_err(|why| anyhow!("--setup failed: {why}"))?;
     }
     let mut settings = options.measuring.settings(Some(0));
     settings.others.insert(
         "shell".into(),
         match options.no_shell {
             true => "none".into(),
-            false => options.shell.display().to_string().into(),
+            false => options.shell.clone().into(),
         },
     );
     let mut record = against_first(cmd::DESCRIPTION.recorded(), arms, &settings)?;
@@ -155,6 +174,14 @@ fn measure(
     failed(&record, "commands")
 }
 
+/// The words of the shell, as one would split them.
+fn shell(text: &str) -> anyhow::Result<Vec<String>> {
+    match shell_words::split(text) {
+        Ok(words) if !words.is_empty() => Ok(words),
+        _ => Err(wrong_usage(format!("{text:?} is no shell; write it as you would to start it"))),
+    }
+}
+
 /// Whoever names a command wants it to run: one that failed is told by the exit code too.
 pub(super) fn failed(record: &Record, what: &str) -> anyhow::Result<()> {
     let failed = record.arms.iter().filter(|arm| arm.status == Status::Unavailable);
@@ -162,7 +189,7 @@ pub(super) fn failed(record: &Record, what: &str) -> anyhow::Result<()> {
 }
 
 /// The commands, each with each combination of the values of the parameters.
-fn commands(options: &Cmd) -> anyhow::Result<Vec<Asked>> {
+fn commands(options: &Cmd, combinations: &[Values]) -> anyhow::Result<Vec<Asked>> {
     let of = |steps: &[String], option: &str, index: usize| match steps.len() {
         0 => Ok(None),
         1 => Ok(Some(steps[0].clone())),
@@ -175,14 +202,13 @@ fn commands(options: &Cmd) -> anyhow::Result<Vec<Asked>> {
     if options.name.len() > options.command.len() {
         return Err(wrong_usage("there are more names than commands"));
     }
-    let combinations = combinations(&parameters(options)?)?;
     let mut asked: Vec<Asked> = Vec::new();
     for (index, text) in options.command.iter().enumerate() {
         let (prepare, conclude) = (
             of(&options.prepare, "--prepare", index)?,
             of(&options.conclude, "--conclude", index)?,
         );
-        for values in &combinations {
+        for values in combinations {
             let filled = |text: &str| filled(text, values);
             let text = filled(text);
             let words = shell_words::split(&text);

@@ -41,8 +41,9 @@ pub(crate) struct Copy {
     /// Programs to run beside; the first is the reference: cp, dd, cat, rsync, xcp, fcp, cpz
     #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = copier, default_value = "cp")]
     peer: Vec<&'static Copier>,
-    /// Any other program to run beside, by its words, split at spaces, before source and copy; may
-    /// be given more than once
+    /// Any other program to run beside, by its words, split at spaces, before source and copy, or
+    /// with them where {source} and {sink} stand: 'rsync -a {source}/ {sink}'; may be given more than
+    /// once. With {source} alone, the copy is its standard output
     #[arg(long, value_name = "WORDS")]
     with: Vec<String>,
     /// Bytes of a file; 1.4G unless given, 128M with --quick
@@ -163,6 +164,12 @@ impl Copy {
     fn check(&self) -> anyhow::Result<()> {
         if self.with.iter().any(|line| line.trim().is_empty()) {
             return Err(wrong_usage("--with needs the words of a program"));
+        }
+        let has_sink_alone = |line: &&String| line.contains("{sink}") && !line.contains("{source}");
+        if let Some(line) = self.with.iter().find(has_sink_alone) {
+            return Err(wrong_usage(format!(
+                "--with {line:?} has {{sink}} without {{source}}; write both, or neither"
+            )));
         }
         let names = self.peer.iter().map(|peer| peer.name);
         let lists = [

@@ -28,7 +28,8 @@ pub(super) struct Run {
     /// Give bytepath run this option too, such as --no-place; may be given more than once
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     with: Vec<String>,
-    /// Measure pipelines that end with another code than 0, too; or those alone that end with one of these
+    /// Measure pipelines that end with another code than 0, or by a signal, too; or those alone
+    /// that end with one of these codes
     #[arg(short, long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     ignore_failure: Option<String>,
     /// Name the arms and stop

@@ -18,6 +18,12 @@ _bytepath_offered() {
     elif [[ ${COMP_WORDS[COMP_CWORD]} != = && "BEHIND_EQUALS" == *" ${COMP_WORDS[1]}$3 "* ]]; then
         before=
     fi
+    # An option that takes any number of values.
+    at=$((COMP_CWORD - 1))
+    while [[ at -gt 1 && ${COMP_WORDS[at]} != -* && ${COMP_WORDS[at]} != = ]]; do
+        at=$((at - 1))
+    done
+    [[ "ANY_NUMBER" != *" ${COMP_WORDS[1]}${COMP_WORDS[at]} "* ]] || before=${COMP_WORDS[at]}
     # What stands behind the last comma of a list.
     [[ $before != -* || $2 != *,* ]] || listed=${2%,*},
     _bytepath "$1" "${2#"$listed"}" "$before"
@@ -42,7 +48,8 @@ pub(super) fn of(shell: Shell, mut command: Command) -> String {
     clap_complete::generate(shell, &mut command, "bytepath", &mut script);
     let script = String::from_utf8(script).expect("the generator writes text");
     let script = without_hidden(shell, &script);
-    let behind_equals = behind_equals(&command);
+    // Scripts would offer their words for the next word too, which is another's.
+    let behind_equals = options_that(&command, Arg::is_require_equals_set);
     // A line of the script, changed if it is about such an option.
     let changed =
         |line: &str, is_it: &dyn Fn(&str, &str) -> bool, [old, new]: [&str; 2]| match behind_equals
@@ -57,8 +64,12 @@ pub(super) fn of(shell: Shell, mut command: Command) -> String {
         Shell::Bash => {
             let by_ours =
                 script.replace("complete -F _bytepath ", "complete -F _bytepath_offered ");
-            let options = behind_equals.iter().map(|(of, option)| format!(" {of}{option} "));
-            by_ours + &OFFERED_BY_BASH.replace("BEHIND_EQUALS", &options.collect::<String>())
+            let words = |options: &[(String, String)]| -> String {
+                options.iter().map(|(of, option)| format!(" {of}{option} ")).collect()
+            };
+            let offered = OFFERED_BY_BASH.replace("BEHIND_EQUALS", &words(&behind_equals));
+            by_ours
+                + &offered.replace("ANY_NUMBER", &words(&options_that(&command, takes_any_number)))
         }
         Shell::Fish => {
             let lines = lines.map(|line| {
@@ -88,11 +99,14 @@ pub(super) fn of(shell: Shell, mut command: Command) -> String {
     }
 }
 
-/// The options whose value stands behind `=` or not at all, each with its command: scripts would offer
-/// its words for the next word too, which is another's.
-fn behind_equals(command: &Command) -> Vec<(String, String)> {
+fn takes_any_number(option: &Arg) -> bool {
+    option.get_num_args().is_some_and(|values| values.max_values() == usize::MAX)
+}
+
+/// The options of which this is true, each with its command.
+fn options_that(command: &Command, is_so: fn(&Arg) -> bool) -> Vec<(String, String)> {
     let of = |command: &Command| {
-        let options = command.get_arguments().filter(|option| option.is_require_equals_set());
+        let options = command.get_arguments().filter(|option| is_so(option));
         let names = options.flat_map(|option| {
             let short = option.get_short().map(|short| format!("-{short}"));
             short.into_iter().chain(option.get_long().map(|long| format!("--{long}")))

@@ -100,6 +100,26 @@ fn each_command_may_have_steps_of_its_own_and_names_and_parameters() {
 }
 
 #[test]
+fn setup_and_cleanup_are_done_once_with_each_combination_of_the_values_that_they_name() {
+    let folder = folder();
+    let values = ["-L", "n", "a,b", "-P", "m", "1", "2"];
+    let once =
+        ["-s", "echo s{n} >>log; echo {n} >in-{n}", "-c", "echo c{n}{m} >>log; rm -f in-{n}"];
+    record(folder.path(), &[&["cat in-{n} # {m}"][..], &values, &once].concat());
+    let log = fs::read_to_string(folder.path().join("log")).expect("they wrote");
+    assert_eq!(log, "sa\nsb\nca1\nca2\ncb1\ncb2\n");
+    assert!(!folder.path().join("in-a").exists() && !folder.path().join("in-b").exists());
+    // What fails keeps no other from being done, and is told.
+    let fails = ["-c", "echo {n} >>left; echo no {n} >&2; false"];
+    bench(folder.path(), &[&["true # {n}{m}", "--blocks", "3"][..], &values, &fails].concat())
+        .refused(1, &["--cleanup failed", "no a", "no b"]);
+    let left = fs::read_to_string(folder.path().join("left")).expect("they wrote");
+    assert_eq!(left, "a\nb\n");
+    record(folder.path(), &[&["true # {n}{m}", "-s", "echo >>lone"][..], &values].concat());
+    assert_eq!(fs::read_to_string(folder.path().join("lone")).expect("it wrote"), "\n");
+}
+
+#[test]
 fn what_variables_stand_for_is_kept_with_each_arm() {
     let folder = folder();
     let found = record(
@@ -175,7 +195,7 @@ fn a_command_that_fails_is_told_with_its_cause_and_never_by_a_figure() {
         ("exit 3", &["it ended with 3", "--ignore-failure"]),
         ("kill -SEGV $$", &["SIGSEGV"]),
         ("kill -9 $$", &["SIGKILL"]),
-        ("sh -c 'kill -TERM $$'; exit $?", &["143", "SIGTERM"]),
+        ("sh -c 'kill -TERM $$'; exit $?", &["143", "SIGTERM", "--ignore-failure measures"]),
         ("echo because >&2; false", &["it ended with 1", "it said: because"]),
         ("printf \"why\\nTry 'x --help' for more\\n\" >&2; false", &["it said: why"]),
     ];
@@ -233,11 +253,16 @@ fn failures_are_measured_where_that_is_asked_for() {
     assert!(found["notes"].as_array().expect("notes").contains(&note.into()), "{}", found["notes"]);
     let words = ["exit 3", "exit 4", "--ignore-failure=3", "--blocks", "3", "--json", "-"];
     let done = bench(folder.path(), &words).refused(1, &["1 of 2 commands failed"]);
-    assert!(why(&done, "exit 4").contains("it ended with 4"));
+    assert!(why(&done, "exit 4").contains("it ended with 4; --ignore-failure=3,4 measures it"));
     // Its cleanup failed, or is done though the run was ended.
     bench(folder.path(), &["true", "-c", "echo why >&2; false"]).refused(1, &["--cleanup", "why"]);
+    let signals = ["kill -9 $$", "kill -TERM $$"];
+    let found = record(folder.path(), &[&signals[..], &["-i"]].concat());
+    assert_eq!(found["arms"][0]["params"]["exit_codes"], json!({"137": 3}));
+    assert_eq!(found["arms"][1]["params"]["exit_codes"], json!({"143": 3}));
     // A signal is no exit code.
-    bench(folder.path(), &["kill -9 $$", "-i"]).refused(1, &["SIGKILL"]);
+    let hint = "SIGKILL; --ignore-failure without codes measures it";
+    bench(folder.path(), &["kill -9 $$", "-i=9,137"]).refused(1, &[hint]);
     bench(folder.path(), &["true", "-i=x"]).refused(2, &["\"x\" is no exit code"]);
 }
 
@@ -255,6 +280,23 @@ fn outputs_are_compared_where_that_is_asked_for() {
     assert!(why(&done, "echo three").contains("6 bytes, not 4"));
     let changing = ["date +%N", "--check-output", "--blocks", "3"];
     bench(folder.path(), &changing).refused(1, &["its output differs from its first output"]);
+}
+
+#[test]
+fn the_shell_may_have_options_of_its_own() {
+    let folder = folder();
+    let name = folder.path().join("a shell");
+    std::os::unix::fs::symlink("/bin/sh", &name).expect("a link");
+    let shell = format!("'{}' -e", name.display());
+    let found = record(folder.path(), &["echo it >>log; true", "-S", &shell, "-s", "true"]);
+    assert_eq!(found["settings"]["shell"], shell);
+    assert!(folder.path().join("log").exists());
+    bench(folder.path(), &["false; true", "-S", &shell]).refused(1, &["it ended with 1"]);
+    bench(folder.path(), &["true", "-S", &shell, "-s", "false; true"]).refused(1, &["--setup"]);
+    bench(folder.path(), &["true", "-S", &shell, "-p", "false; true"]).refused(1, &["before each"]);
+    for none in ["", " ", "'sh"] {
+        bench(folder.path(), &["true", "-S", none]).refused(2, &["is no shell"]);
+    }
 }
 
 #[test]

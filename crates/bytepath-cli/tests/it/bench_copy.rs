@@ -226,6 +226,34 @@ fn a_tree_that_is_not_copied_whole_gives_no_figure() {
 }
 
 #[test]
+fn other_programs_have_the_paths_where_their_words_say() {
+    if !installed("rsync") {
+        println!("skipped: there is no rsync");
+        return;
+    }
+    let yard = Yard::new();
+    let into = ["--with", "rsync -r"];
+    let onto = ["--with", "rsync -r {source}/ {sink}"];
+    let words = ["--on", "dir,tmpfs", "--work", "tree", "--arms", "*rsync*"];
+    let record = yard.record(&[&words[..], &into, &onto].concat());
+    for arm in arms(&record) {
+        match name(arm) {
+            "dir/tree/hot/rsync -r {source}/ {sink}" => assert_eq!(arm["status"], "ok", "{arm}"),
+            "dir/tree/hot/rsync -r" => assert!(why(arm).contains("copied into"), "{}", why(arm)),
+            on_tmpfs if root() => {
+                assert!(why(arm).contains("--on dir"), "{on_tmpfs}: {}", why(arm));
+            }
+            _ => {}
+        }
+    }
+    assert!(!Path::new("/copy").exists());
+    let shown = ["--on", "dir", "--work", "one", "--arms", "cat*", "--with", "cat {source}"];
+    let record = yard.record(&shown);
+    assert_eq!(arms(&record)[0]["status"], "ok", "{record}");
+    yard.is_clean();
+}
+
+#[test]
 fn peers_copy_where_they_can_and_say_why_where_they_cannot() {
     if !installed("rsync") || !root() {
         return;
@@ -288,6 +316,7 @@ fn what_cannot_be_is_refused() {
     refused(&["--peer", "mv"], 2, "there is no peer");
     refused(&["--on", "dir,dir"], 2, "--on has a value twice");
     refused(&["--with", " "], 2, "--with needs the words");
+    refused(&["--with", "x {sink}"], 2, "has {sink} without {source}");
     refused(&["--size", "0"], 2, "moves nothing");
     refused(&["--time", "1s"], 2, "unexpected argument '--time'");
     refused(&["--within", "1m", "--blocks", "3"], 2, "cannot be used with");

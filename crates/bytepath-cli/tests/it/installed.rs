@@ -155,6 +155,11 @@ fn on_an_empty_word_bash_offers_commands_or_leaves_it_to_files() {
         assert_eq!(offered(words), "\n", "{words}");
     }
     assert_eq!(offered("bytepath fleet"), "bench tune doctor compare cp\n");
+    // An option that takes any number of values.
+    let names = offered("bytepath doctor --apply");
+    assert!(names.contains("thp-shared"), "{names}");
+    assert_eq!(offered("bytepath doctor --apply thp governor"), names);
+    assert_eq!(offered("bytepath doctor --apply thp --profile"), "\n");
     // Directly behind the sign bash takes that for the word to complete, and calls it empty.
     let behind = run(Command::new("bash").env("bytepath", BYTEPATH).args([
         "-c",

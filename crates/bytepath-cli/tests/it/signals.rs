@@ -239,6 +239,7 @@ fn the_first_process_of_a_container_ends_with_the_code_of_its_signal() {
         "run --no-summary 'kill -TERM 1; sleep 100 | cat'",
         "explain -- sh -c 'kill -TERM 1; exec sleep 100'",
         "bench cmd --no-store 'kill -TERM 1; exec sleep 100'",
+        "bench cmd --no-store -i 'kill -TERM 1 $$'",
     ] {
         let done = shell(&format!("exec {container} {words}"));
         assert_eq!(done.status.code(), Some(143), "{words}: {done:?}");

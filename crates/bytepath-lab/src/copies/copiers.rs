@@ -106,12 +106,7 @@ impl Copier {
     /// # Errors
     /// It cannot, or it is not installed: how to install it.
     pub fn line(&self, kind: Kind, is_mount: bool) -> Result<Line, String> {
-        if self.reads_links && is_mount {
-            return Err(format!(
-                "{} does not follow a link to a mount that has no name; try --on dir",
-                self.name
-            ));
-        }
+        self.reaches(is_mount)?;
         let words = match kind {
             Kind::One => self.one,
             Kind::Sparse => self.sparse,
@@ -125,13 +120,37 @@ impl Copier {
         let path = path.to_string_lossy().into_owned();
         Ok(Line { words: std::iter::once(path).chain(rest.iter().map(|w| (*w).into())).collect() })
     }
+
+    /// Whether it gets to what is copied.
+    fn reaches(&self, is_mount: bool) -> Result<(), String> {
+        match self.reads_links && is_mount {
+            true => Err(format!(
+                "{} does not follow a link to a mount that has no name; try --on dir",
+                self.name
+            )),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Line {
-    /// A program by its words, the source and the sink after them.
+    /// A program by its words, the source and the sink after them unless they are among them.
     pub fn of(words: impl IntoIterator<Item = String>) -> Line {
-        let ends = [SOURCE.to_owned(), SINK.to_owned()];
-        Line { words: words.into_iter().chain(ends).collect() }
+        let mut words: Vec<String> = words.into_iter().collect();
+        if !words.iter().any(|word| word.contains(SOURCE)) {
+            words.extend([SOURCE.to_owned(), SINK.to_owned()]);
+        }
+        Line { words }
+    }
+
+    /// The same of any program, where that is one of ours by its name.
+    ///
+    /// # Errors
+    /// It would not get to what is copied.
+    pub fn of_other(words: &[String], is_mount: bool) -> Result<Line, String> {
+        let name = words.first().and_then(|program| Path::new(program).file_name()?.to_str());
+        name.and_then(by_name).map_or(Ok(()), |copier| copier.reaches(is_mount))?;
+        Ok(Line::of(words.iter().cloned()))
     }
 
     /// Its words as they are shown.
@@ -146,20 +165,24 @@ impl Line {
 
     /// The words for these paths.
     pub(super) fn words(&self, source: &Path, sink: &Path) -> Vec<PathBuf> {
-        let filled = |word: &String| match (word.split_once(SOURCE), word.split_once(SINK)) {
-            (Some((before, after)), _) => joined(before, source, after),
-            (_, Some((before, after))) => joined(before, sink, after),
-            _ => word.into(),
-        };
-        self.words.iter().map(filled).collect()
+        self.words.iter().map(|word| filled(word, [(SOURCE, source), (SINK, sink)])).collect()
     }
 }
 
-fn joined(before: &str, path: &Path, after: &str) -> PathBuf {
-    let mut word = std::ffi::OsString::from(before);
-    word.push(path);
-    word.push(after);
-    word.into()
+/// A word with the paths where their marks stand.
+fn filled(word: &str, ends: [(&str, &Path); 2]) -> PathBuf {
+    let (mut whole, mut rest) = (std::ffi::OsString::new(), word);
+    let next = |rest: &str| {
+        let found = ends.iter().filter_map(|end| Some((rest.find(end.0)?, end)));
+        found.min_by_key(|(at, _)| *at)
+    };
+    while let Some((at, (mark, path))) = next(rest) {
+        whole.push(&rest[..at]);
+        whole.push(path);
+        rest = &rest[at + mark.len()..];
+    }
+    whole.push(rest);
+    whole.into()
 }
 
 #[cfg(test)]
@@ -177,6 +200,20 @@ mod tests {
             by_name("cat").and_then(|cat| cat.line(Kind::One, false).ok()).expect("cat as well");
         assert!(cat.to_standard_output());
         assert!(by_name("cat").is_some_and(|cat| cat.line(Kind::Tree, false).is_err()));
+    }
+
+    #[test]
+    fn a_line_has_the_paths_where_it_says_so_or_else_at_its_end() {
+        let words = |line: &str| {
+            let line = Line::of(line.split(' ').map(str::to_owned));
+            let words = line.words("/a b".as_ref(), "/c".as_ref());
+            let shown: Vec<_> = words.iter().map(|word| word.display().to_string()).collect();
+            (shown.join("|"), line.to_standard_output())
+        };
+        assert_eq!(words("x -a"), ("x|-a|/a b|/c".into(), false));
+        assert_eq!(words("x {source}/ {sink}"), ("x|/a b/|/c".into(), false));
+        assert_eq!(words("x {sink}={source}={sink} -a"), ("x|/c=/a b=/c|-a".into(), false));
+        assert_eq!(words("x {source}"), ("x|/a b".into(), true));
     }
 
     #[test]

@@ -214,7 +214,11 @@ impl Material {
         let (mut bytes, mut held) = (0, 0);
         for (from, to) in source.iter().zip(&copied) {
             if from.strip_prefix(&self.path) != to.strip_prefix(copy) {
-                return Err(format!("the copy has {} instead", to.display()));
+                let into = self.path.file_name().map(|name| copy.join(name));
+                return Err(match into.is_some_and(|into| to.starts_with(into)) {
+                    true => COPIED_INTO.to_owned(),
+                    false => format!("the copy has {} instead", to.display()),
+                });
             }
             let found = to.symlink_metadata().map_err(told)?;
             bytes += found.len();
@@ -229,6 +233,10 @@ impl Material {
         }
     }
 }
+
+/// What programs do that are used to folders that are there.
+const COPIED_INTO: &str = "it copied into the target, not onto it: give words that copy onto it, \
+                           such as --with 'rsync -a {source}/ {sink}'";
 
 /// Does something with each file of a path.
 fn each(path: &Path, act: &mut dyn FnMut(&File) -> Result<(), String>) -> Result<(), String> {

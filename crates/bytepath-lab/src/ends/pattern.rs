@@ -46,9 +46,9 @@ fn word(index: u64) -> [u8; WORD] {
      belongs; is the writer one with --verify?"
 )]
 pub struct PatternError {
-    /// Where the wrong word starts in the stream.
+    /// Where the first wrong byte is in the stream.
     pub offset: u64,
-    /// What is there.
+    /// What is there, to the end of the word.
     pub found: Vec<u8>,
     /// What should be there.
     pub expected: Vec<u8>,
@@ -121,8 +121,11 @@ impl Verifier {
     }
 }
 
-fn differs(offset: u64, found: &[u8], expected: &[u8]) -> PatternError {
-    PatternError { offset, found: found.into(), expected: expected.into() }
+/// How a word at `at` of the stream differs from what belongs there.
+fn differs(at: u64, found: &[u8], expected: &[u8]) -> PatternError {
+    let same = found.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
+    let (found, expected) = (found[same..].into(), expected[same..].into());
+    PatternError { offset: at + same as u64, found, expected }
 }
 
 #[cfg(test)]
@@ -154,7 +157,7 @@ mod tests {
         let whole = pattern(0, 4096);
         let mut changed = whole.clone();
         changed[1001] ^= 1;
-        assert_eq!(Verifier::new().check(&changed).unwrap_err().offset, 1000);
+        assert_eq!(Verifier::new().check(&changed).unwrap_err().offset, 1001);
         let mut lost = whole.clone();
         lost.remove(2000);
         assert_eq!(Verifier::new().check(&lost).unwrap_err().offset, 2000);
@@ -175,10 +178,15 @@ mod tests {
 
     #[test]
     fn a_wrong_last_part_of_a_word_is_found() {
-        let mut bytes = pattern(0, 13);
+        let whole = pattern(0, 13);
+        let mut bytes = whole.clone();
         bytes[12] ^= 0xff;
         let mut verifier = Verifier::new();
         verifier.check(&bytes).expect("the whole words are right");
-        assert_eq!(verifier.finish().unwrap_err().offset, 8);
+        let error = verifier.finish().unwrap_err();
+        assert_eq!(
+            (error.offset, error.found, error.expected),
+            (12, vec![bytes[12]], vec![whole[12]])
+        );
     }
 }

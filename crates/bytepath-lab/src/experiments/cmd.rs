@@ -43,8 +43,8 @@ pub struct Shared<'a> {
     pub program: &'a Path,
     /// What runs a command.
     pub by: By,
-    /// The shell for what is done before and after.
-    pub shell: &'a Path,
+    /// The words of the shell for what is done before and after.
+    pub shell: &'a [String],
     /// The standard input of each run.
     pub input: Option<&'a Path>,
     /// Which exit codes are no failure.
@@ -60,7 +60,7 @@ pub fn arms(commands: &[Asked], shared: &Shared<'_>) -> (Vec<Arm>, Rc<Cell<bool>
     let (given, is_short) = (Rc::new(RefCell::new(None)), Rc::new(Cell::new(false)));
     let arm = |asked: &Asked| {
         let words = match &shared.by {
-            By::Shell(shell) => vec![shell.display().to_string(), "-c".into(), asked.text.clone()],
+            By::Shell(shell) => [&shell[..], &["-c".to_owned(), asked.text.clone()]].concat(),
             By::Itself => asked.words.clone(),
         };
         Arm {

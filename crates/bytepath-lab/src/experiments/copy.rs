@@ -135,8 +135,8 @@ impl Section<'_> {
             ));
         }
         for words in asked.others {
-            let line = Line::of(words.iter().cloned());
-            arms.push(self.arm(&words.join(" "), Ok(Mover::Program(line)), asked));
+            let line = Line::of_other(words, is_mount);
+            arms.push(self.arm(&words.join(" "), line.map(Mover::Program), asked));
         }
         if self.work == Kind::One {
             for route in routes_between_files() {

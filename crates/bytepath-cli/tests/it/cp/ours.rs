@@ -355,3 +355,30 @@ fn progress_is_shown_and_told_on_request() {
     );
     assert!(done.stdout.starts_with("0\nfed\n0 files, 0 B, "), "{done:?}");
 }
+
+/// The last operand is a FIFO, for which the copying waits until the total was shown.
+#[test]
+fn progress_counts_neither_holes_nor_further_names_nor_what_is_skipped() {
+    for (prepare, words, wanted) in [
+        (
+            "truncate -s 20M holes && cat a >>holes && truncate -s 9M nothing",
+            "holes nothing",
+            "2 of 2 files, 4 B of 4 B, ",
+        ),
+        ("ln a b && ln a d", "-a --copy-contents a b d", "1 of 1 file, 4 B of 4 B, "),
+        ("cp -p a t", "-u a c", "1 of 1 file, 4 B of 4 B, "),
+        ("ln a b && cp -p a b t", "-au --copy-contents a b c", "1 of 1 file, 4 B of 4 B, "),
+        (
+            "truncate -s 20M holes && cat a >>holes && truncate -s 20M t/holes",
+            "--resume holes",
+            "1 of 1 file, 4 B of 4 B, ",
+        ),
+    ] {
+        let done = in_folder(&format!(
+            "mkdir t && mkfifo f && {prepare} && {{ $bytepath cp --progress {words} f t 2>said & }} && \
+             until grep -q '{wanted}' said || [ $(grep -c ' of ' said) -gt 50 ]; do :; done; \
+             echo fed >f; wait; cat said"
+        ));
+        assert!(done.stdout.contains(wanted), "{words}: {done:?}");
+    }
+}

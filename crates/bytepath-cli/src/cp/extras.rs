@@ -126,6 +126,15 @@ impl Extras {
         Err(format!("standard output takes one of --json and {other}, not both"))
     }
 
+    /// The option by which the page cache is left as it was.
+    pub(super) fn leaves_cache(&self) -> Option<&'static str> {
+        match (self.direct, self.uncached) {
+            (true, _) => Some("--direct"),
+            (_, true) => Some("--uncached"),
+            _ => None,
+        }
+    }
+
     /// Whether bytes count once they are on the device.
     pub(super) fn is_durable(&self) -> bool {
         self.progress == Some(Progress::Durable)

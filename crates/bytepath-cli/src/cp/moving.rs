@@ -10,8 +10,9 @@ use rustix::io::Errno;
 
 use super::data::{Data, Fault};
 use super::entry::Shared;
+use super::extras::Extras;
 use super::hand::Other;
-use super::settings::Reflink;
+use super::settings::{Reflink, Settings, Sparse};
 use crate::device;
 use crate::planning::{CarryError, Carrying, PlanOptions};
 
@@ -20,6 +21,18 @@ const WINDOW_BYTES: u64 = 32 << 20;
 
 /// The routes past the page cache, the better first.
 const DIRECT: [&str; 2] = ["uring-direct", "linux-aio"];
+
+/// Sees that nothing asked for contradicts the way that was.
+///
+/// # Errors
+/// What does.
+pub(super) fn check(settings: &Settings, extras: &Extras) -> Result<(), String> {
+    if !extras.direct || settings.sparse != Sparse::Always {
+        return Ok(());
+    }
+    let why = "zeros are looked for in bytes that come through the page cache";
+    Err(format!("options --direct and --sparse=always are mutually exclusive: {why}"))
+}
 
 impl Data<'_> {
     /// Counts bytes that did not go through the engine.

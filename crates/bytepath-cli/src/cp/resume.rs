@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use bytepath_report::Outcome;
-use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
+use rustix::fs::{Advice, FileType, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::atomic::{self, Begun, NotBegun};
@@ -163,7 +163,16 @@ impl Shared<'_> {
     /// How much of the source a file holds, byte by byte.
     fn compare(&self, pair: &Pair, source: &OwnedFd, copy: &OwnedFd) -> Done<Kept> {
         let failed = |name, errno| self.voice.failed(format!("error reading {}", q(name)), errno);
+        // What the kernel read ahead of where they differ would stay in the page cache: nobody who
+        // copies past that drops it.
+        let advise = |advice| {
+            for file in [source, copy].into_iter().filter(|_| self.extras.direct) {
+                let _ = rustix::fs::fadvise(file, 0, None, advice);
+            }
+        };
+        advise(Advice::Random);
         let differ = self.differ_at(source.as_fd(), copy.as_fd(), 0..u64::MAX);
+        advise(Advice::Normal);
         // Looking for holes moves where the file stands, and it may be copied from its start yet.
         rustix::fs::seek(source, SeekFrom::Start(0))
             .map_err(|errno| failed(&pair.source.shown, errno))?;

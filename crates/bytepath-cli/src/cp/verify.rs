@@ -36,7 +36,7 @@ impl Shared<'_> {
         let drop_copy = || rustix::fs::fadvise(copy, 0, None, Advice::DontNeed);
         let _ = drop_copy();
         let differ = self.differ_at(source.as_fd(), copy.as_fd(), 0..u64::MAX);
-        if self.extras.uncached {
+        if self.extras.leaves_cache().is_some() {
             let _ = drop_copy();
         }
         self.told_apart((&from, &to), differ)
@@ -71,21 +71,22 @@ pub(super) enum Which {
 }
 
 impl Shared<'_> {
-    /// The first of these bytes that two files have not in common. With `--uncached` reading them leaves the page
-    /// cache as it was, or a note.
+    /// The first of these bytes that two files have not in common. With `--direct` and `--uncached` reading them
+    /// leaves the page cache as it was, or a note.
     pub(super) fn differ_at(
         &self,
         source: BorrowedFd<'_>,
         copy: BorrowedFd<'_>,
         bytes: Range<u64>,
     ) -> Result<Option<u64>, (Which, Errno)> {
-        let cached = || Reader { by: if self.extras.uncached { By::Leaving } else { By::Cached } };
-        let (mut one, mut other) = (cached(), cached());
+        let leaves = self.extras.leaves_cache().is_some();
+        let reader = || Reader { by: if leaves { By::Leaving } else { By::Cached } };
+        let (mut one, mut other) = (reader(), reader());
         let differ = differ_at((source, &mut one), (copy, &mut other), bytes);
         for (reader, which) in [(one, "source"), (other, "copy")] {
             if let By::Refused(errno) = reader.by {
                 let why = format!("reading with RWF_DONTCACHE is refused for the {which}");
-                self.note_uncached(&format!("{why}: {}", word(errno)));
+                self.note_kept_in_cache(&format!("{why}: {}", word(errno)));
             }
         }
         differ

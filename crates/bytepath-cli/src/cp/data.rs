@@ -23,7 +23,7 @@ use super::quick;
 use super::settings::{Reflink, Sparse};
 use super::voice::q;
 use crate::classic::word;
-use crate::planning::{CarryError, Carrying};
+use crate::planning::{CarryError, Carrying, explain_by_hand};
 
 /// The bytes of one file on their way.
 pub(super) struct Data<'a> {
@@ -167,6 +167,9 @@ impl<'a> Data<'a> {
             self.shared.takes_long();
         }
         let sparse = self.shared.settings.sparse;
+        if sparse == Sparse::Always && self.to.is_file && self.shared.plan.explain_plan {
+            self.explain_by_hand();
+        }
         match (has_holes(stat), sparse) {
             (_, Sparse::Never) if kind(stat) == FileType::RegularFile => {
                 let through_memory = if has_holes(stat) { Way::Memory } else { Way::Any };
@@ -180,6 +183,14 @@ impl<'a> Data<'a> {
                 self.extend(end)
             }
             _ => self.carry(None, Way::Any).map(drop),
+        }
+    }
+
+    /// Tells why there is no plan, where bytes are looked at for zeros.
+    fn explain_by_hand(&self) {
+        let ends = (Endpoint::source(self.source), Endpoint::sink(self.sink));
+        if let (Ok(source), Ok(sink)) = ends {
+            explain_by_hand(&job(&source, &sink), "--sparse=always");
         }
     }
 

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use super::data::{Data, Fault};
 use super::entry::Shared;
-use super::extras::Extras;
 use super::hand::Other;
+use super::options::Options;
 use super::settings::{Reflink, Settings, Sparse};
 use crate::device;
 use crate::planning::{CarryError, Carrying, PlanOptions};
@@ -26,12 +26,17 @@ const DIRECT: [&str; 2] = ["uring-direct", "linux-aio"];
 ///
 /// # Errors
 /// What does.
-pub(super) fn check(settings: &Settings, extras: &Extras) -> Result<(), String> {
-    if !extras.direct || settings.sparse != Sparse::Always {
+pub(super) fn check(settings: &Settings, options: &Options) -> Result<(), String> {
+    if settings.sparse != Sparse::Always {
         return Ok(());
     }
-    let why = "zeros are looked for in bytes that come through the page cache";
-    Err(format!("options --direct and --sparse=always are mutually exclusive: {why}"))
+    let (other, why) = match options.plan.route.as_deref() {
+        _ if options.extras.direct => ("--direct".into(), "come through the page cache"),
+        None | Some("read-write") => return Ok(()),
+        Some(name) => (format!("--route={name}"), "are read and written by hand"),
+    };
+    let what = format!("options {other} and --sparse=always are mutually exclusive");
+    Err(format!("{what}: zeros are looked for in bytes that {why}"))
 }
 
 impl Data<'_> {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use bytepath::page_cache;
 use bytepath::pages::AlignedBuffer;
-use rustix::fs::{Advice, FileType, SeekFrom};
+use rustix::fs::{Advice, FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::entry::{Pair, Shared};
@@ -18,17 +18,26 @@ use crate::classic::word;
 const CHUNK_BYTES: usize = 256 << 10;
 
 impl Shared<'_> {
+    /// Sees, before anything is written, that both ends can be read again.
+    pub(super) fn check_verify(&self, pair: &Pair, source: &Stat, sink: Option<&Stat>) -> Done {
+        let is_read_once =
+            |stat: &&Stat| !matches!(kind(stat), FileType::RegularFile | FileType::BlockDevice);
+        let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
+        let sides = [(&from, Some(source)), (&to, sink)];
+        let Some((side, _)) =
+            sides.iter().find(|(_, stat)| stat.as_ref().is_some_and(is_read_once))
+        else {
+            return Ok(());
+        };
+        Err(self.voice.wrong(format!(
+            "cannot verify {to}: {side} is neither a file nor a block device, and cannot be read \
+             again; leave out --verify"
+        )))
+    }
+
     /// Compares a copy with what it was made from.
     pub(super) fn verify(&self, pair: &Pair, source: &OwnedFd, copy: &OwnedFd) -> Done {
         let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
-        let file = |fd: &OwnedFd| {
-            rustix::fs::fstat(fd).is_ok_and(|stat| kind(&stat) == FileType::RegularFile)
-        };
-        if !file(source) || !file(copy) {
-            let what =
-                format!("cannot verify {to}: it or {from} is no file that can be read again");
-            return Err(self.voice.wrong(what));
-        }
         // What is not on the device yet cannot be dropped from memory. Where dropping is refused
         // (tmpfs has no device), the copy in memory is all there is.
         let synced = rustix::fs::fdatasync(copy);
@@ -145,6 +154,8 @@ fn differ_at(
     bytes: Range<u64>,
 ) -> Result<Option<u64>, (Which, Errno)> {
     let (mut one, mut other) = (AlignedBuffer::new(CHUNK_BYTES), AlignedBuffer::new(CHUNK_BYTES));
+    // A device does not end where a copy does.
+    let goes_on = rustix::fs::fstat(copy).is_ok_and(|stat| kind(&stat) == FileType::BlockDevice);
     let mut at = bytes.start;
     loop {
         at = behind_holes(source, copy, at).min(bytes.end);
@@ -152,6 +163,7 @@ fn differ_at(
         let count = source_reader
             .fill(source, &mut one[..most], at)
             .map_err(|errno| (Which::Source, errno))?;
+        let most = if goes_on { count } else { most };
         let copied =
             copy_reader.fill(copy, &mut other[..most], at).map_err(|errno| (Which::Copy, errno))?;
         if one[..count] != other[..copied] {

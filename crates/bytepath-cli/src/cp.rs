@@ -71,6 +71,7 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
     let settings = settings(called, &written).and_then(|settings| {
         let checked = resume::check(&settings, &options.extras)
             .and_then(|()| uncached::check(&settings, &options))
+            .and_then(|()| moving::check(&settings, &options))
             .and_then(|()| options.extras.check(settings.verbose, &options.files));
         checked.map_err(Wrong::Usage).map(|()| settings)
     });

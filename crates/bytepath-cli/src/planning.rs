@@ -39,6 +39,12 @@ pub(crate) struct PlanOptions {
     pub(crate) read: OnceLock<Arc<Profile>>,
 }
 
+/// Tells by which option there is no plan for a job.
+pub(crate) fn explain_by_hand(job: &Job<'_>, option: &str) {
+    let between = between::between(job);
+    say(format_args!("plan for {between}: read and written by hand, because of {option}"));
+}
+
 /// The routes of movers. `tee` keeps its source, which no mover does.
 fn routes() -> impl Iterator<Item = (&'static str, &'static str)> {
     let routes = ROUTES.iter().map(|route| (route.name(), route.summary()));

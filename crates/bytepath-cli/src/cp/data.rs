@@ -8,7 +8,7 @@ pub(super) mod small;
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use bytepath::pages::{Memory, Pages};
 use bytepath::routes::Rank;
@@ -23,7 +23,7 @@ use super::quick;
 use super::settings::{Reflink, Sparse};
 use super::voice::q;
 use crate::classic::word;
-use crate::planning::{CarryError, Carrying};
+use crate::planning::{CarryError, Carrying, explain_by_hand};
 
 /// The bytes of one file on their way.
 pub(super) struct Data<'a> {
@@ -167,6 +167,9 @@ impl<'a> Data<'a> {
             self.shared.takes_long();
         }
         let sparse = self.shared.settings.sparse;
+        if sparse == Sparse::Always && self.to.is_file && self.shared.plan.explain_plan {
+            self.explain_by_hand();
+        }
         match (has_holes(stat), sparse) {
             (_, Sparse::Never) if kind(stat) == FileType::RegularFile => {
                 let through_memory = if has_holes(stat) { Way::Memory } else { Way::Any };
@@ -180,6 +183,14 @@ impl<'a> Data<'a> {
                 self.extend(end)
             }
             _ => self.carry(None, Way::Any).map(drop),
+        }
+    }
+
+    /// Tells why there is no plan, where bytes are looked at for zeros.
+    fn explain_by_hand(&self) {
+        let ends = (Endpoint::source(self.source), Endpoint::sink(self.sink));
+        if let (Ok(source), Ok(sink)) = ends {
+            explain_by_hand(&job(&source, &sink), "--sparse=always");
         }
     }
 
@@ -404,8 +415,26 @@ pub(super) fn data_bytes(stat: &Stat) -> i64 {
     if stat.st_blocks == 0 { stat.st_size } else { stat.st_size.min(stat.st_blocks * 512) }
 }
 
+/// The bytes before a place of an open file, which stands elsewhere afterwards, that are no holes.
+pub(super) fn data_before(file: impl AsFd, end: u64) -> u64 {
+    let next = |from| match rustix::fs::seek(&file, from) {
+        Ok(at) => Ok(at.min(end)),
+        // Nothing but a hole up to the end.
+        Err(Errno::NXIO) => Ok(end),
+        Err(errno) => Err(errno),
+    };
+    let (mut at, mut bytes) = (0, 0);
+    while at < end {
+        let Ok(data) = next(SeekFrom::Data(at)) else { return end };
+        let Ok(hole) = next(SeekFrom::Hole(data)) else { return end };
+        bytes += hole - data;
+        at = hole;
+    }
+    bytes
+}
+
 /// Whether a file has fewer blocks than its size takes.
-fn has_holes(stat: &Stat) -> bool {
+pub(super) fn has_holes(stat: &Stat) -> bool {
     kind(stat) == FileType::RegularFile && stat.st_blocks < stat.st_size / 512
 }
 

@@ -4,7 +4,6 @@ use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 
-use bytepath_report::Outcome;
 use rustix::fs::{FileType, OFlags, Stat};
 
 use super::attributes::{MODE_BITS, Subject};
@@ -301,7 +300,7 @@ impl Copier<'_> {
         }
         let mut sink = Sink::new(pair.known.within);
         if self.is_repeated(pair, &stat) || !self.meet(pair, &stat, &mut sink)? {
-            self.shared.voice.ledger.outcome(Outcome::Skipped);
+            self.shared.skipped(pair, &stat);
             return Ok(());
         }
         if !is_directory(&stat) {

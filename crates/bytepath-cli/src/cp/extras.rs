@@ -19,7 +19,7 @@ const JOBS_MAX: i64 = 64;
 pub(crate) struct Extras {
     /// Let each file appear whole or not at all: it is made without a name, brought to the device,
     /// and takes the place of what is there at once. Costs an fsync per file; other names of a
-    /// replaced file keep the old bytes
+    /// replaced file keep the old bytes. What is no file cannot be replaced, and is left as it is
     #[arg(long)]
     pub(super) atomic: bool,
     /// Go on with a copying that was interrupted, by the same words: a destination that holds what
@@ -29,7 +29,8 @@ pub(crate) struct Extras {
     /// from a directory, name it with -T
     #[arg(long)]
     pub(super) resume: bool,
-    /// Read source and copy again, the copy from the device where it can be, and compare them
+    /// Read source and copy again, the copy from the device where it can be, and compare them; either is
+    /// a file or a block device
     #[arg(long)]
     pub(super) verify: bool,
     /// Bring files, and the directories that name them, to the device before going on
@@ -124,6 +125,15 @@ impl Extras {
             _ => return Ok(()),
         };
         Err(format!("standard output takes one of --json and {other}, not both"))
+    }
+
+    /// The option by which the page cache is left as it was.
+    pub(super) fn leaves_cache(&self) -> Option<&'static str> {
+        match (self.direct, self.uncached) {
+            (true, _) => Some("--direct"),
+            (_, true) => Some("--uncached"),
+            _ => None,
+        }
     }
 
     /// Whether bytes count once they are on the device.

@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use super::data::{Data, Fault};
 use super::entry::Shared;
 use super::hand::Other;
-use super::settings::Reflink;
+use super::options::Options;
+use super::settings::{Reflink, Settings, Sparse};
 use crate::device;
 use crate::planning::{CarryError, Carrying, PlanOptions};
 
@@ -20,6 +21,23 @@ const WINDOW_BYTES: u64 = 32 << 20;
 
 /// The routes past the page cache, the better first.
 const DIRECT: [&str; 2] = ["uring-direct", "linux-aio"];
+
+/// Sees that nothing asked for contradicts the way that was.
+///
+/// # Errors
+/// What does.
+pub(super) fn check(settings: &Settings, options: &Options) -> Result<(), String> {
+    if settings.sparse != Sparse::Always {
+        return Ok(());
+    }
+    let (other, why) = match options.plan.route.as_deref() {
+        _ if options.extras.direct => ("--direct".into(), "come through the page cache"),
+        None | Some("read-write") => return Ok(()),
+        Some(name) => (format!("--route={name}"), "are read and written by hand"),
+    };
+    let what = format!("options {other} and --sparse=always are mutually exclusive");
+    Err(format!("{what}: zeros are looked for in bytes that {why}"))
+}
 
 impl Data<'_> {
     /// Counts bytes that did not go through the engine.

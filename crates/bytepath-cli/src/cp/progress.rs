@@ -1,22 +1,28 @@
 //! How far the copying is: files, bytes, the recent rate, the time left; as a line that is drawn
 //! again and again, or when SIGUSR1 asks for it.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytepath_report::numbers;
+use bytepath_report::{Outcome, numbers};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 
 use super::crew;
-use super::entry::Shared;
+use super::data::{data_before, data_bytes, has_holes};
+use super::entry::{Pair, Shared};
 use super::extras::Progress;
 use super::hand::Hand;
 use super::interrupted::{Interrupts, Reached, Stopping};
-use super::settings::{Make, Settings};
+use super::place::{is_directory, kind};
+use super::seen::{Identity, identity};
+use super::settings::{Make, Settings, Sparse};
 use crate::live::{self, EVERY, Lines, Rate};
 use crate::metrics::Figures;
 
@@ -124,10 +130,9 @@ impl Tally {
     pub(super) fn figures(&self, durable: bool) -> Figures {
         let hands = self.hands.iter().map(Hand::figures);
         let durable_bytes = durable.then(|| self.durable_bytes.load(Relaxed));
-        let counted = self.total.complete.load(Relaxed);
         Figures {
             files: Some(self.files()),
-            expected_bytes: counted.then(|| self.total.bytes.load(Relaxed)),
+            expected_bytes: self.total.known().map(|(_, bytes)| bytes.max(self.bytes())),
             durable_bytes,
             ..hands.reduce(Figures::with).unwrap_or_default()
         }
@@ -151,12 +156,71 @@ fn in_one((source, sink): (u64, u64)) -> Option<u64> {
 /// What there is to copy, as far as it was counted.
 #[derive(Default)]
 struct Total {
-    files: AtomicU64,
-    bytes: AtomicU64,
+    found: Sum,
+    /// What of it is left as it is.
+    skipped: Sum,
     complete: AtomicBool,
     /// Nobody needs it any more.
     over: AtomicBool,
 }
+
+impl Total {
+    /// Files and bytes, once they are counted.
+    fn known(&self) -> Option<(u64, u64)> {
+        let left = |found: &AtomicU64, skipped: &AtomicU64| {
+            found.load(Relaxed).saturating_sub(skipped.load(Relaxed))
+        };
+        let (found, skipped) = (&self.found, &self.skipped);
+        self.complete
+            .load(Relaxed)
+            .then(|| (left(&found.files, &skipped.files), left(&found.bytes, &skipped.bytes)))
+    }
+}
+
+/// So many files, and so many bytes of them.
+#[derive(Default)]
+struct Sum {
+    files: AtomicU64,
+    bytes: AtomicU64,
+    /// Files that may have more names, of which the first is copied and the others are linked.
+    named: Mutex<HashSet<Identity>>,
+}
+
+impl Sum {
+    /// Adds a file that was named by the user or found below, if it is copied by this name.
+    fn add(
+        &self,
+        (stat, named): (&Stat, bool),
+        settings: &Settings,
+        open: impl FnOnce() -> Result<OwnedFd, Errno>,
+    ) {
+        let linked = settings.preserve.links && (stat.st_nlink > 1 || settings.follows(named));
+        let known = || self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if kind(stat) != FileType::RegularFile || linked && !known().insert(identity(stat)) {
+            return;
+        }
+        self.files.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes_to_copy(stat, settings, open), Relaxed);
+    }
+}
+
+/// What is copied of a file: its holes are not, which it is opened to find.
+fn bytes_to_copy(
+    stat: &Stat,
+    settings: &Settings,
+    open: impl FnOnce() -> Result<OwnedFd, Errno>,
+) -> u64 {
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    if settings.sparse == Sparse::Never || !has_holes(stat) {
+        return size;
+    }
+    open().map_or(data_bytes(stat).unsigned_abs(), |file| data_before(file, size))
+}
+
+/// How a file is opened for its holes to be found: should it have become a FIFO meanwhile, nobody
+/// waits for its other end.
+const TO_LOOK: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// What begins what answers signals: a thread, which most copyings are over without.
 pub(super) struct Watch<'a> {
@@ -185,6 +249,22 @@ impl Shared<'_> {
         }
     }
 
+    /// Whether it is counted how much there is to copy.
+    fn is_counted(&self) -> bool {
+        let extras = self.extras;
+        let wanted = extras.progress.is_some() || extras.metrics.metrics.is_some();
+        wanted && self.settings.make == Make::Copy
+    }
+
+    /// Notes that a source is not copied, as what is there stays as it is.
+    pub(super) fn skipped(&self, pair: &Pair, stat: &Stat) {
+        self.voice.ledger.outcome(Outcome::Skipped);
+        if self.is_counted() {
+            let open = || pair.source.open(TO_LOOK, 0);
+            self.tally.total.skipped.add((stat, pair.argument), self.settings, open);
+        }
+    }
+
     /// Whether a signal that ends a copying has zeros between its bytes cut off, or that is somebody else's business.
     pub(super) fn may_leave_gaps(&self) -> bool {
         self.tally.watched.load(Relaxed) || self.stage.is_some()
@@ -193,7 +273,7 @@ impl Shared<'_> {
 
 /// Does the work, and shows how far it is if that is wanted, or if it takes long and somebody asks.
 pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOnce(&Shared<'_>)) {
-    let (settings, progress) = (shared.settings, shared.extras.progress);
+    let settings = shared.settings;
     let asked = Arc::new(AtomicBool::new(false));
     // Where handlers are refused, the signal ends the program as it always did.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, asked.clone());
@@ -220,8 +300,7 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
         if shared.extras.takes_long() {
             watched.takes_long();
         }
-        let copies = settings.make == Make::Copy;
-        if copies && (progress.is_some() || shared.extras.metrics.metrics.is_some()) {
+        if shared.is_counted() {
             let count = move || count_all(sources, settings, total);
             let _ = std::thread::Builder::new().spawn_scoped(scope, count);
         }
@@ -271,10 +350,8 @@ fn watch(
 
 fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) -> String {
     let files = tally.files();
-    let known = total
-        .complete
-        .load(Relaxed)
-        .then(|| (total.files.load(Relaxed).max(files), total.bytes.load(Relaxed).max(bytes)));
+    let known =
+        total.known().map(|(all_files, all_bytes)| (all_files.max(files), all_bytes.max(bytes)));
     let per_second = rate.per_second();
     let speed = numbers::bytes(per_second as u64);
     match known.filter(|_| !ended) {
@@ -317,25 +394,22 @@ fn count_all(sources: &[OsString], settings: &Settings, total: &Total) {
 
 /// Counts what is there and below; nothing on another device than the one that is left, if one is.
 fn count(path: &Path, settings: &Settings, above: Option<u64>, total: &Total) {
-    let follows = settings.follows(above.is_none());
-    let data = if follows { path.metadata() } else { path.symlink_metadata() };
-    let Ok(data) = data else { return };
-    if settings.one_file_system && above.is_some_and(|above| above != data.dev()) {
+    let named = above.is_none();
+    let follow = if settings.follows(named) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    let Ok(stat) = rustix::fs::statat(CWD, path, follow) else { return };
+    if settings.one_file_system && above.is_some_and(|above| above != stat.st_dev) {
         return;
     }
-    if data.is_file() {
-        total.files.fetch_add(1, Relaxed);
-        total.bytes.fetch_add(data.len(), Relaxed);
-    }
+    total.found.add((&stat, named), settings, || rustix::fs::open(path, TO_LOOK, Mode::empty()));
     // A symbolic link that is followed may lead in a circle, for which the names get too long.
-    if !data.is_dir() || !settings.recursive || total.over.load(Relaxed) {
+    if !is_directory(&stat) || !settings.recursive || total.over.load(Relaxed) {
         return;
     }
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     // Directories are gone into once this one is closed: a level each would hold one open.
     let follows = settings.follows(false);
     let is_entered = |kind: std::fs::FileType| kind.is_dir() || (follows && kind.is_symlink());
-    let below = |path: &Path| count(path, settings, Some(data.dev()), total);
+    let below = |path: &Path| count(path, settings, Some(stat.st_dev), total);
     let mut later = Vec::new();
     for entry in entries {
         match entry.file_type().is_ok_and(is_entered) {

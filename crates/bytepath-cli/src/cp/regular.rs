@@ -73,12 +73,32 @@ impl Copy {
 impl Shared<'_> {
     /// Copies a file, or reads what is to be read like one.
     pub(super) fn regular(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
+        self.check_ends(pair, stat, sink)?;
         // To open a FIFO waits for whoever writes to it.
         if kind(stat) != FileType::RegularFile {
             self.takes_long();
         }
         let (source, opened) = self.open_source(pair, stat)?;
         self.regular_open(pair, (&source, &opened), stat, sink)
+    }
+
+    /// Sees, before anything is opened, that such ends can be copied as is asked for.
+    fn check_ends(&self, pair: &Pair, stat: &Stat, sink: &Sink) -> Done {
+        if self.settings.make != Make::Copy {
+            return Ok(());
+        }
+        if self.extras.atomic
+            && sink.stat.is_some_and(|there| kind(&there) != FileType::RegularFile)
+        {
+            return Err(self.voice.wrong(format!(
+                "cannot replace {}, which is no file: leave out --atomic to write into it",
+                q(&pair.sink.shown)
+            )));
+        }
+        match self.extras.verify {
+            true => self.check_verify(pair, stat, sink.stat.as_ref()),
+            false => Ok(()),
+        }
     }
 
     /// Copies a file that is open, and was looked at since.

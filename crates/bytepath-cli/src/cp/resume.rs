@@ -7,10 +7,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use bytepath_report::Outcome;
-use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
+use rustix::fs::{Advice, FileType, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::atomic::{self, Begun, NotBegun};
+use super::data::{data_before, has_holes};
 use super::entry::{Pair, Shared, Sink};
 use super::extras::Extras;
 use super::hand::Other;
@@ -109,7 +110,7 @@ impl Shared<'_> {
         }
         let is_beginning = kept == length(&open);
         if !is_beginning && !self.may_overwrite(pair, &there) {
-            return Ok(self.left_alone());
+            return Ok(self.left_alone(pair, stat));
         }
         if self.extras.atomic {
             return self.begin_part(pair, stat, source, sink);
@@ -130,7 +131,7 @@ impl Shared<'_> {
             return Ok(Resumed::Not);
         };
         if !self.may_overwrite(pair, &there) {
-            return Ok(self.left_alone());
+            return Ok(self.left_alone(pair, stat));
         }
         self.part_names(pair, &there, sink).map(|_| Resumed::Not)
     }
@@ -146,8 +147,8 @@ impl Shared<'_> {
         Ok(parted)
     }
 
-    fn left_alone(&self) -> Resumed {
-        self.voice.ledger.outcome(Outcome::Skipped);
+    fn left_alone(&self, pair: &Pair, stat: &Stat) -> Resumed {
+        self.skipped(pair, stat);
         Resumed::LeftAlone
     }
 
@@ -162,7 +163,16 @@ impl Shared<'_> {
     /// How much of the source a file holds, byte by byte.
     fn compare(&self, pair: &Pair, source: &OwnedFd, copy: &OwnedFd) -> Done<Kept> {
         let failed = |name, errno| self.voice.failed(format!("error reading {}", q(name)), errno);
+        // What the kernel read ahead of where they differ would stay in the page cache: nobody who
+        // copies past that drops it.
+        let advise = |advice| {
+            for file in [source, copy].into_iter().filter(|_| self.extras.direct) {
+                let _ = rustix::fs::fadvise(file, 0, None, advice);
+            }
+        };
+        advise(Advice::Random);
         let differ = self.differ_at(source.as_fd(), copy.as_fd(), 0..u64::MAX);
+        advise(Advice::Normal);
         // Looking for holes moves where the file stands, and it may be copied from its start yet.
         rustix::fs::seek(source, SeekFrom::Start(0))
             .map_err(|errno| failed(&pair.source.shown, errno))?;
@@ -197,10 +207,18 @@ impl Shared<'_> {
             && there.st_uid == rustix::process::geteuid().as_raw()
     }
 
-    /// Counts what an earlier run copied.
-    fn count_kept(&self, pair: &Pair, copy: &OwnedFd, mut bytes: u64, outcome: Outcome) -> Done {
-        self.hand.add(Other::Kept, bytes);
+    /// Counts what an earlier run copied. The copy stands behind it.
+    fn count_kept(&self, pair: &Pair, copy: &OwnedFd, bytes: u64, outcome: Outcome) -> Done {
         self.voice.ledger.kept(bytes, outcome);
+        // Of what there is to copy, holes are none.
+        let mut bytes = match rustix::fs::fstat(copy) {
+            Ok(stat) if has_holes(&stat) => {
+                let data = data_before(copy, bytes);
+                rustix::fs::seek(copy, SeekFrom::Start(bytes)).map_or(bytes, |_| data)
+            }
+            _ => bytes,
+        };
+        self.hand.add(Other::Kept, bytes);
         self.put_on_device(copy, &mut bytes).map_err(|errno| self.not_synced(pair, errno))
     }
 

@@ -54,7 +54,7 @@ impl Shared<'_> {
         let moved = match detour.tried(tried)? {
             Some(moved) => moved,
             None => {
-                self.note_uncached(&detour.why);
+                self.note_kept_in_cache(&detour.why);
                 let moved = self.in_windows(self.plan, &detour.rest(), dirty_bytes)?;
                 detour.ended(moved)
             }
@@ -64,8 +64,10 @@ impl Shared<'_> {
     }
 
     /// Says once that something stays in the page cache, and why.
-    pub(super) fn note_uncached(&self, why: &str) {
-        self.note("--uncached: what cannot be kept out of the page cache stays there", why);
+    pub(super) fn note_kept_in_cache(&self, why: &str) {
+        let option = self.extras.leaves_cache().unwrap_or_default();
+        let what = format!("{option}: what cannot be kept out of the page cache stays there");
+        self.note(&what, why);
     }
 
     /// Says once that the copies themselves are in memory.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use bytepath::page_cache;
 use bytepath::pages::AlignedBuffer;
-use rustix::fs::{Advice, FileType, SeekFrom};
+use rustix::fs::{Advice, FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::entry::{Pair, Shared};
@@ -18,17 +18,26 @@ use crate::classic::word;
 const CHUNK_BYTES: usize = 256 << 10;
 
 impl Shared<'_> {
+    /// Sees, before anything is written, that both ends can be read again.
+    pub(super) fn check_verify(&self, pair: &Pair, source: &Stat, sink: Option<&Stat>) -> Done {
+        let is_read_once =
+            |stat: &&Stat| !matches!(kind(stat), FileType::RegularFile | FileType::BlockDevice);
+        let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
+        let sides = [(&from, Some(source)), (&to, sink)];
+        let Some((side, _)) =
+            sides.iter().find(|(_, stat)| stat.as_ref().is_some_and(is_read_once))
+        else {
+            return Ok(());
+        };
+        Err(self.voice.wrong(format!(
+            "cannot verify {to}: {side} is neither a file nor a block device, and cannot be read \
+             again; leave out --verify"
+        )))
+    }
+
     /// Compares a copy with what it was made from.
     pub(super) fn verify(&self, pair: &Pair, source: &OwnedFd, copy: &OwnedFd) -> Done {
         let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
-        let file = |fd: &OwnedFd| {
-            rustix::fs::fstat(fd).is_ok_and(|stat| kind(&stat) == FileType::RegularFile)
-        };
-        if !file(source) || !file(copy) {
-            let what =
-                format!("cannot verify {to}: it or {from} is no file that can be read again");
-            return Err(self.voice.wrong(what));
-        }
         // What is not on the device yet cannot be dropped from memory. Where dropping is refused
         // (tmpfs has no device), the copy in memory is all there is.
         let synced = rustix::fs::fdatasync(copy);
@@ -36,7 +45,7 @@ impl Shared<'_> {
         let drop_copy = || rustix::fs::fadvise(copy, 0, None, Advice::DontNeed);
         let _ = drop_copy();
         let differ = self.differ_at(source.as_fd(), copy.as_fd(), 0..u64::MAX);
-        if self.extras.uncached {
+        if self.extras.leaves_cache().is_some() {
             let _ = drop_copy();
         }
         self.told_apart((&from, &to), differ)
@@ -71,21 +80,22 @@ pub(super) enum Which {
 }
 
 impl Shared<'_> {
-    /// The first of these bytes that two files have not in common. With `--uncached` reading them leaves the page
-    /// cache as it was, or a note.
+    /// The first of these bytes that two files have not in common. With `--direct` and `--uncached` reading them
+    /// leaves the page cache as it was, or a note.
     pub(super) fn differ_at(
         &self,
         source: BorrowedFd<'_>,
         copy: BorrowedFd<'_>,
         bytes: Range<u64>,
     ) -> Result<Option<u64>, (Which, Errno)> {
-        let cached = || Reader { by: if self.extras.uncached { By::Leaving } else { By::Cached } };
-        let (mut one, mut other) = (cached(), cached());
+        let leaves = self.extras.leaves_cache().is_some();
+        let reader = || Reader { by: if leaves { By::Leaving } else { By::Cached } };
+        let (mut one, mut other) = (reader(), reader());
         let differ = differ_at((source, &mut one), (copy, &mut other), bytes);
         for (reader, which) in [(one, "source"), (other, "copy")] {
             if let By::Refused(errno) = reader.by {
                 let why = format!("reading with RWF_DONTCACHE is refused for the {which}");
-                self.note_uncached(&format!("{why}: {}", word(errno)));
+                self.note_kept_in_cache(&format!("{why}: {}", word(errno)));
             }
         }
         differ
@@ -144,6 +154,8 @@ fn differ_at(
     bytes: Range<u64>,
 ) -> Result<Option<u64>, (Which, Errno)> {
     let (mut one, mut other) = (AlignedBuffer::new(CHUNK_BYTES), AlignedBuffer::new(CHUNK_BYTES));
+    // A device does not end where a copy does.
+    let goes_on = rustix::fs::fstat(copy).is_ok_and(|stat| kind(&stat) == FileType::BlockDevice);
     let mut at = bytes.start;
     loop {
         at = behind_holes(source, copy, at).min(bytes.end);
@@ -151,6 +163,7 @@ fn differ_at(
         let count = source_reader
             .fill(source, &mut one[..most], at)
             .map_err(|errno| (Which::Source, errno))?;
+        let most = if goes_on { count } else { most };
         let copied =
             copy_reader.fill(copy, &mut other[..most], at).map_err(|errno| (Which::Copy, errno))?;
         if one[..count] != other[..copied] {

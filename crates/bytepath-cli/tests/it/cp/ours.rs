@@ -1,5 +1,6 @@
 //! What ours does that this version of the classic does not, or not in this way.
 
+use crate::bench_devices::Loop;
 use crate::calls::may_trace;
 use crate::program::{as_nobody, installed, root, shell};
 
@@ -186,7 +187,7 @@ fn an_atomic_copy_is_whole_and_has_the_mode_of_what_it_replaces() {
         "{LARGE} chmod 640 c; ln c other; ln -s c link; mkdir d; umask 022; chmod 755 large; \
          $bytepath cp --atomic large link && cmp large c && stat -c %a c && cat other && \
          readlink link && $bytepath cp --atomic -v large d/new && cmp large d/new && \
-         stat -c %a d/new && ls -A d && echo x | $bytepath cp --atomic /dev/stdin /dev/stdout"
+         stat -c %a d/new && ls -A d && echo x | $bytepath cp --atomic /dev/stdin piped && cat piped"
     ));
     let wanted = "640\nold\nc\n'large' -> 'd/new'\n755\nnew\nx\n";
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), (wanted, ""));
@@ -297,8 +298,55 @@ fn a_copy_that_differs_is_found_by_verify() {
     let done = in_folder(&format!("{LARGE} {lie} {cp}"));
     // What follows moves up, and may begin with the same digits.
     done.refused(1, &["cp: 'new' differs from 'large' at byte 1310"]);
-    let done = in_folder("mkfifo f; echo x >f & $bytepath cp --verify f new; wait");
-    assert!(done.stderr.contains("cp: cannot verify 'new'"), "{done:?}");
+}
+
+#[test]
+fn what_cannot_be_verified_or_replaced_is_refused_before_anything_is_written() {
+    for (words, told) in [
+        ("--verify f new", "cp: cannot verify 'new': 'f' is neither a file nor"),
+        ("--verify a f", "cp: cannot verify 'f': 'f' is neither a file nor"),
+        ("--verify a pipe", "cp: cannot verify 'pipe': 'pipe' is neither a file nor"),
+        ("--atomic a f", "cp: cannot replace 'f', which is no file: leave out --atomic"),
+        ("--atomic a pipe", "cp: cannot replace 'pipe', which is no file: leave out --atomic"),
+        ("--atomic --resume a f", "cp: cannot replace 'f', which is no file: leave out --atomic"),
+    ] {
+        let done = in_folder(&format!(
+            "mkfifo f && ln -s f pipe && $bytepath cp {words}; echo $?; [ -e new ] || [ ! -p f ] || echo as ever"
+        ));
+        let (code, left) = ("1\nas ever\n", done.stderr.starts_with(told));
+        assert!(done.stdout == code && left, "{words}: {done:?}");
+    }
+}
+
+#[test]
+fn a_copy_on_a_device_is_verified_as_far_as_it_goes_and_never_whole_at_once() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let Some(device) = Loop::new(folder.path()) else { return };
+    let disk = &device.path;
+    let lines = |lines: &str| shell(&format!("cd {} && {lines}", folder.path().display()));
+    let done = lines(&format!(
+        "seq 90000 | head -c 400001 >mix && truncate -s 500000 mix && $bytepath cp --verify mix {disk} && \
+         cmp -n 500000 mix {disk} && tail -c 1 {disk} | od -An -tu1 && \
+         $bytepath cp --verify {disk} image && cmp {disk} image && \
+         $bytepath cp --direct --verify --reflink=never mix {disk} 2>/dev/null && cmp -n 500000 mix {disk}"
+    ));
+    assert_eq!(done.well().stdout, "   7\n");
+    let done = lines(&format!("$bytepath cp --atomic image {disk}; cmp -n 500000 mix {disk}"));
+    assert_eq!(
+        done.stderr,
+        format!(
+            "cp: cannot replace '{disk}', which is no file: leave out --atomic to write into it\n"
+        )
+    );
+    if !may_trace() {
+        return;
+    }
+    // The kernel is made to say that it wrote what it did not.
+    let done = lines(&format!(
+        "seq 80000 | head -c 400000 >other && strace -f -qqq -o /dev/null -e inject=write:retval=131072:when=2 \
+         $bytepath cp --verify --route read-write other {disk}"
+    ));
+    done.refused(1, &[&format!("cp: '{disk}' differs from 'other' at byte ")]);
 }
 
 #[test]
@@ -354,4 +402,31 @@ fn progress_is_shown_and_told_on_request() {
          until [ -s said ]; do :; done; echo fed >&9; exec 9>&-; wait $!; echo $?; cat new said",
     );
     assert!(done.stdout.starts_with("0\nfed\n0 files, 0 B, "), "{done:?}");
+}
+
+/// The last operand is a FIFO, for which the copying waits until the total was shown.
+#[test]
+fn progress_counts_neither_holes_nor_further_names_nor_what_is_skipped() {
+    for (prepare, words, wanted) in [
+        (
+            "truncate -s 20M holes && cat a >>holes && truncate -s 9M nothing",
+            "holes nothing",
+            "2 of 2 files, 4 B of 4 B, ",
+        ),
+        ("ln a b && ln a d", "-a --copy-contents a b d", "1 of 1 file, 4 B of 4 B, "),
+        ("cp -p a t", "-u a c", "1 of 1 file, 4 B of 4 B, "),
+        ("ln a b && cp -p a b t", "-au --copy-contents a b c", "1 of 1 file, 4 B of 4 B, "),
+        (
+            "truncate -s 20M holes && cat a >>holes && truncate -s 20M t/holes",
+            "--resume holes",
+            "1 of 1 file, 4 B of 4 B, ",
+        ),
+    ] {
+        let done = in_folder(&format!(
+            "mkdir t && mkfifo f && {prepare} && {{ $bytepath cp --progress {words} f t 2>said & }} && \
+             until grep -q '{wanted}' said || [ $(grep -c ' of ' said) -gt 50 ]; do :; done; \
+             echo fed >f; wait; cat said"
+        ));
+        assert!(done.stdout.contains(wanted), "{words}: {done:?}");
+    }
 }

@@ -121,6 +121,31 @@ fn a_plan_that_cannot_be_leaves_what_is_there() {
         .well();
 }
 
+#[test]
+fn what_is_looked_at_for_zeros_goes_by_no_other_route_and_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fill(folder.path());
+    for route in ["reflink", "uring-direct", "splice"] {
+        let line = format!("$bytepath cp --route {route} --sparse=always large new");
+        let told =
+            format!("cp: options --route={route} and --sparse=always are mutually exclusive");
+        beside_large(folder.path(), &line).refused(1, &[&told, "read and written by hand"]);
+        assert!(!folder.path().join("new").exists(), "{route}");
+    }
+    beside_large(
+        folder.path(),
+        "$bytepath cp --route read-write --sparse=always large new && cmp large new",
+    )
+    .well();
+    let done = beside_large(
+        folder.path(),
+        "truncate -s 1M holes && cat large >>holes && mkdir d && \
+         $bytepath cp --explain-plan --reflink=never --sparse=always large holes d",
+    );
+    let how = "': read and written by hand, because of --sparse=always";
+    assert_eq!((done.stderr.lines().count(), done.stderr.matches(how).count()), (2, 2), "{done:?}");
+}
+
 /// A profile that the copy itself overwrites was read before.
 #[test]
 fn a_profile_is_read_once_for_all_that_is_moved() {

@@ -381,6 +381,8 @@ class _Both:
         # Before anything is opened, which would get the number of what was closed.
         self._source.check_open()
         self._sink.check_open()
+        if not self._source.is_path and not self._sink.is_path and self._source.regular() and self._sink.regular():
+            _bytepath.check_apart(self.source, self.sink)
         self._source.open(os.O_RDONLY, self._asked["stall"])
         self._source.begin(self._offsets[0], self._asked["stall"])
         self._check_source()

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use bytepath::plan::PlanError;
 use bytepath::planning::{self, CarryError, Carrying, Planning, Wishes};
 use bytepath::{Cancel, Endpoint, Job, Kind, Knobs, Meter, Profile};
 use pyo3::exceptions::PyValueError;
@@ -125,6 +126,16 @@ pub(crate) fn check_source(py: Python<'_>, source: i32) -> PyResult<()> {
 #[pyfunction]
 pub(crate) fn check_sink(py: Python<'_>, sink: i32) -> PyResult<()> {
     End::sink(py, sink)?.endpoint(py).map(drop)
+}
+
+/// Refuses ends that are one open file, before either is set to where its bytes begin.
+#[pyfunction]
+pub(crate) fn check_apart(py: Python<'_>, source: i32, sink: i32) -> PyResult<()> {
+    let (source, sink) = (End::source(py, source)?, End::sink(py, sink)?);
+    match source.endpoint(py)?.same_open_file(&sink.endpoint(py)?) {
+        true => Err(errors::carrying(py, PlanError::SameOpenFile.into(), 0)),
+        false => Ok(()),
+    }
 }
 
 /// Whether a sink is a pipe, or a socket that knows no messages: how writes are cut is nothing to

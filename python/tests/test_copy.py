@@ -495,6 +495,21 @@ def test_a_socket_gives_itself_what_its_peer_sent():
         assert far.recv(10) == b"bytes"
 
 
+@pytest.mark.parametrize("size", [100, 1_000_000])
+def test_bytes_move_down_within_one_file(tmp_path, size, some_bytes):
+    name, data = tmp_path / "file", some_bytes(size)
+    for down in (5, size // 2 + 1):
+        name.write_bytes(data)
+        with open(name, "r+b") as source, open(name, "r+b") as sink:
+            source.seek(down)
+            assert bytepath.copy(source, sink).bytes == size - down
+            assert (source.tell(), sink.tell()) == (size, size - down)
+            with pytest.raises(shutil.SameFileError, match="copied onto itself"):
+                sink.seek(size)
+                bytepath.copy(source, sink)
+        assert name.read_bytes() == data[down:] + data[size - down :]
+
+
 def is_locked(file):
     """Whether another process is refused a lock on it."""
     asks = "import fcntl, sys\nfcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"

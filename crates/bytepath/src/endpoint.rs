@@ -334,6 +334,13 @@ impl<'fd> Endpoint<'fd> {
         has_moved
     }
 
+    /// Whether `sink` is written before where this end of the same file stands, so that what is written
+    /// is never read.
+    pub(crate) fn stands_behind(&self, sink: &Endpoint<'_>) -> bool {
+        let at = |end: &Endpoint<'_>| rustix::fs::tell(end.as_fd());
+        !sink.appends() && matches!((at(self), at(sink)), (Ok(from), Ok(to)) if to < from)
+    }
+
     /// Whether this many bytes of one file, from where this end stands to where `sink` does, would be
     /// written over others of them that are yet to be read; false too where that cannot be told.
     pub(crate) fn overlaps(&self, sink: &Endpoint<'_>, bytes: u64) -> bool {

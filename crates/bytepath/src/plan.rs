@@ -304,11 +304,12 @@ fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -
 }
 
 /// Refuses a job within one file that would never end, or read what it has written, as
-/// copy_file_range(2) does.
+/// copy_file_range(2) does. Bytes may move down, also over others that were read before.
 fn ends(job: &Job<'_>) -> Result<(), PlanError> {
     match job.limit {
         _ if job.source.same_open_file(job.sink) => Err(PlanError::SameOpenFile),
         _ if !job.source.same_file(job.sink) => Ok(()),
+        None if job.source.stands_behind(job.sink) => Ok(()),
         None => Err(PlanError::SameFile),
         Some(limit) if job.source.overlaps(job.sink, limit) => Err(PlanError::Overlap),
         Some(_) => Ok(()),
@@ -550,6 +551,14 @@ mod tests {
             let plan = Plan::best(&Job::new(&source, &sink).limit(limit), Knobs::default());
             let overlaps = matches!(plan, Err(PlanError::Overlap));
             assert_eq!(overlaps, limit == 10 && to > from, "{from} {to} {limit}");
+            let without_limit = Plan::best(&Job::new(&source, &sink), Knobs::default());
+            let refused = matches!(without_limit, Err(PlanError::SameFile));
+            assert_eq!((refused, without_limit.is_err()), (to >= from, to >= from), "{from} {to}");
+            for by_page in ["splice", "sendfile"] {
+                let job = Job::new(&source, &sink).limit(1);
+                let alone = Plan::only(by_page, &job, Knobs::default());
+                assert!(matches!(alone, Err(PlanError::Refused { .. })), "{by_page}");
+            }
         }
     }
 

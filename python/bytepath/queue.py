@@ -207,6 +207,7 @@ class Queue:
         while (outbox := self._outbox or self._put_first(0.0)) is None:
             await asyncio.sleep(_CONNECTS_S)
         packed = dumps(obj)
+        in_vain = False
         while True:
             self._check_open()
             sent = self._send(outbox, packed, 0.0, self._readers.looked_to_wait)
@@ -216,7 +217,7 @@ class Queue:
                 # How many are inside, no descriptor tells.
                 await asyncio.sleep(MOMENT_S)
             else:
-                await self._readers.wait(outbox)
+                in_vain = await self._readers.wait(outbox, in_vain)
 
     def _put_into_pool(self, pool: _bytepath.Pool, packed: tuple[Any, list[Any]], timeout: float | None) -> bool:
         self._check_open()

@@ -179,6 +179,10 @@ def _deliver(
         try:
             return _bytepath.move_bytes(file.fileno(), sink, by_any, tell)
         except BaseException as error:
+            if not isinstance(error, CopyError) and error.__cause__ is None:
+                # A handler of a signal, before or after the call.
+                at = os.lseek(file.fileno(), 0, os.SEEK_CUR)
+                error.__cause__ = make(errno.ECANCELED, f"cancelled at byte {at}", at)
             for told in (error, error.__cause__):
                 if isinstance(told, CopyError):
                     # The file could be read again, but what its bytes were read from cannot.

@@ -31,8 +31,8 @@ mod _bytepath {
 
     #[pymodule_export]
     use crate::copying::{
-        Moved, NamedProfile, check_apart, check_sink, check_source, copy_file, is_stream, move_bytes,
-        named_profile,
+        Moved, NamedProfile, check_apart, check_sink, check_source, copy_file, is_stream,
+        move_bytes, named_profile,
     };
     #[pymodule_export]
     use crate::held::Held;

@@ -295,6 +295,20 @@ def test_a_callback_that_raises_ends_the_copy():
     assert isinstance(cause, bytepath.CopyError) and cause.errno == errno.ECANCELED
 
 
+def test_a_callback_that_raises_at_the_end_has_all_bytes_told(tmp_path):
+    (tmp_path / "a").write_bytes(b"some")
+
+    def tell(done: int, total: int | None) -> None:
+        raise KeyError(done)
+
+    with pytest.raises(KeyError) as raised:
+        bytepath.copy(tmp_path / "a", tmp_path / "b", progress=tell)
+    cause = raised.value.__cause__
+    assert isinstance(cause, bytepath.CopyError)
+    assert (cause.errno, cause.offset) == (errno.ECANCELED, 4)
+    assert (tmp_path / "b").read_bytes() == b"some"
+
+
 def test_nobody_at_the_other_end_of_a_fifo_is_given_up(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "a").write_bytes(b"bytes")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from multiprocessing.reduction import DupFd
 from operator import index
 from queue import Empty, Full
-from threading import Lock, RLock
+from threading import RLock
 from time import monotonic, sleep
 from typing import Any, Literal, TypeVar
 
@@ -137,8 +137,9 @@ class Queue:
         self._inbox: _bytepath.Inbox | None = None
         self._outbox: _bytepath.Outbox | None = None
         self._readers = Readers()
-        # Held by the thread that makes an end: the others use the same one.
-        self._making = Lock()
+        # Held by the thread that makes an end: the others use the same one, and so do handlers of signals in the middle
+        # of it.
+        self._making = RLock()
         # Held for as long as the listener's descriptor is copied or closed, also by a handler of a signal.
         self._copying = RLock()
         # The process whose end at an address it is; a queue that is given away belongs to all.
@@ -242,9 +243,14 @@ class Queue:
                 if outbox is None:
                     self._check_open()
                     try:
-                        outbox = self._outbox = _bytepath.Outbox.connect(
+                        made = _bytepath.Outbox.connect(
                             self._address, self._ring_bytes, self._capacity, left, self._board
                         )
+                        # A handler of a signal may have made one meanwhile, and put into it.
+                        if (outbox := self._outbox) is None:
+                            outbox = self._outbox = made
+                        elif made is not None:
+                            made.close()
                     finally:
                         # It may be that nobody listens any more because this was closed.
                         self._let_go_if_closed()
@@ -310,9 +316,13 @@ class Queue:
             inbox = self._inbox
             if inbox is None:
                 # First: whoever claims the queue and cannot have this keeps it from all others.
-                inbox = _bytepath.Inbox.listening(self._listener_again(), self._ring_bytes, self._board)
-                self._claim(self._board, inbox)
-                self._inbox = inbox
+                made = _bytepath.Inbox.listening(self._listener_again(), self._ring_bytes, self._board)
+                self._claim(self._board, made)
+                # A handler of a signal may have made one meanwhile, and got from it.
+                if (inbox := self._inbox) is None:
+                    inbox = self._inbox = made
+                else:
+                    made.abandon()
                 self._let_go_if_closed()
             return inbox
 
@@ -451,7 +461,7 @@ class Queue:
         if inbox is not None:
             inbox.abandon()
         self._readers = Readers()
-        self._making = Lock()
+        self._making = RLock()
         self._copying = RLock()
 
     def __reduce__(self) -> Any:

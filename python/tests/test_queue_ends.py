@@ -598,6 +598,62 @@ def test_a_put_waits_while_as_many_wait_to_be_taken_as_may(monkeypatch):
     assert [queue.get(timeout=30) for _ in range(2)] == ["async", "next"]
 
 
+USES_IN_A_HANDLER = """
+import queue as queues, signal, sys
+import bytepath
+from bytepath import _bytepath
+
+what, when = sys.argv[1:]
+name, method = {"put": ("Outbox", "connect"), "get": ("Inbox", "listening")}[what]
+real = getattr(getattr(_bytepath, name), method)
+calls = []
+
+
+class Interrupted:
+    def make(*arguments):
+        calls.append(when)
+        if len(calls) == 1 and when == "before":
+            signal.raise_signal(signal.SIGUSR1)
+        made = real(*arguments)
+        if len(calls) == 1 and when == "after":
+            signal.raise_signal(signal.SIGUSR1)
+        return made
+
+
+setattr(Interrupted, method, staticmethod(Interrupted.make))
+queue = bytepath.Queue(maxsize=5)
+if what == "get":
+    queue.put("first")
+    queue.put("second")
+setattr(_bytepath, name, Interrupted)
+got = []
+use = {"put": lambda: queue.put("first"), "get": lambda: got.append(queue.get(timeout=30))}[what]
+signal.signal(signal.SIGUSR1, lambda *_: use())
+if what == "put":
+    queue.put("second", timeout=30)
+    assert queue.qsize() == 2
+    got = [queue.get(timeout=30) for _ in range(2)]
+else:
+    use()
+assert len(calls) == 2 and got == ["first", "second"], (calls, got)
+try:
+    queue.get(timeout=0.1)
+except queues.Empty:
+    assert queue.qsize() == 0
+    for put in range(7):
+        queue.put(put, timeout=30)
+        assert queue.get(timeout=30) == put
+    print("all")
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("what", ["put", "get"])
+def test_a_handler_uses_a_queue_whose_first_use_it_interrupts(python, what, when):
+    done = python(USES_IN_A_HANDLER, what, when)
+    assert (done.stdout, done.stderr) == ("all\n", ""), done
+
+
 def use_while_too_much_is_under_way(queue: bytepath.Queue, end: bytepath.Channel, told) -> None:
     if os.geteuid() == 0:
         os.setuid(54_321)

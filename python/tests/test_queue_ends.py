@@ -302,8 +302,22 @@ def test_that_the_other_end_is_gone_is_told_without_importing_anything(python):
 # ---- what is counted ---------------------------------------------------------------------------------
 
 
+def test_another_interpreter_is_told_why_it_cannot_have_it_before_python_312(python):
+    if sys.version_info >= (3, 12):
+        pytest.skip("of this Python other interpreters have it")
+    done = python(
+        "import _xxsubinterpreters as interpreters\n"
+        "work = 'try: import bytepath\\nexcept ImportError as error: print(error, flush=True)\\n' \\\n"
+        "    'else:\\n    here, there = bytepath.Channel.pair()\\n    here.send(1)\\n    there.recv()'\n"
+        "interpreters.run_string(interpreters.create(isolated=False), work)\n"
+    )
+    assert "for the main interpreter alone" in done.stdout and done.returncode == 0, done
+
+
 def test_that_the_other_end_is_gone_is_told_to_each_interpreter_in_its_own_words(python):
-    # Since Python 3.12 only such as are not isolated load modules that keep anything in the process.
+    if sys.version_info < (3, 12):
+        pytest.skip("before Python 3.12 other interpreters are refused")
+    # Only such as are not isolated load modules that keep anything in the process.
     modules = {"_interpreters": "'legacy'", "_xxsubinterpreters": "isolated=False"}
     module = next(filter(importlib.util.find_spec, modules), None)
     if module is None:

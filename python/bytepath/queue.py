@@ -326,11 +326,10 @@ class Queue:
                 self._let_go_if_closed()
             return inbox
 
-    def _listener_again(self) -> int:
+    def _listener_again(self) -> _bytepath.Held:
         with self._copying:
             self._check_open()
-            assert self._listener is not None
-            return os.dup(self._listener)
+            return _bytepath.Held(os.dup, self._listener)
 
     def _claim(self, board: _bytepath.Board, inbox: _bytepath.Inbox) -> None:
         other = board.claim()
@@ -482,7 +481,7 @@ def _received(
     kind: type[Queue], address: str, listener: Any, board: Any, maxsize: int, capacity: int, ring_bytes: int
 ) -> Queue:
     queue = kind.__new__(kind)
-    board = _bytepath.Board.from_fd(board.detach())
+    board = _bytepath.Board.from_fd(_bytepath.Held(board.detach))
     queue._begin(address, detached(listener), board, maxsize, capacity, ring_bytes)
     return queue
 
@@ -491,8 +490,9 @@ def _shared(
     kind: type[Queue], board: Any, memory: Any, put: Any, take: Any, maxsize: int, capacity: int
 ) -> Queue:
     queue = kind.__new__(kind)
-    pool = _bytepath.Pool.from_fds(memory.detach(), put.detach(), take.detach(), capacity)
-    board = _bytepath.Board.from_fd(board.detach())
+    fds = [_bytepath.Held(fd.detach) for fd in (memory, put, take)]
+    pool = _bytepath.Pool.from_fds(*fds, capacity)
+    board = _bytepath.Board.from_fd(_bytepath.Held(board.detach))
     queue._begin("", None, board, maxsize, capacity, RING_BYTES, pool)
     keep_account_of(queue)
     return queue

@@ -566,6 +566,34 @@ def test_a_handler_of_a_signal_may_close_the_end_that_its_thread_makes(monkeypat
         there.recv(timeout=30)
 
 
+@pytest.mark.parametrize("use", ["send", "recv"])
+def test_a_handler_uses_a_channel_whose_first_use_it_interrupts(monkeypatch, use):
+    here, there = bytepath.Channel.pair()
+    got = []
+    if use == "recv":
+        there.send("first")
+        there.send("second")
+    work = {"send": lambda: here.send("first"), "recv": lambda: got.append(here.recv(timeout=30))}[use]
+    held, calls = bytepath._bytepath.Held, []
+
+    def interrupted(*arguments: object) -> object:
+        calls.append(arguments)
+        again = held(*arguments)
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGUSR1)
+        return again
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: work())
+    try:
+        monkeypatch.setattr(bytepath._bytepath, "Held", interrupted)
+        here.send("second") if use == "send" else work()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    if use == "send":
+        got = [there.recv(timeout=30) for _ in range(2)]
+    assert got == ["first", "second"]
+
+
 def test_an_end_that_is_closed_has_no_descriptors_any_more():
     # What other tests have left.
     gc.collect()

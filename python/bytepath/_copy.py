@@ -179,6 +179,10 @@ def _deliver(
         try:
             return _bytepath.move_bytes(file.fileno(), sink, by_any, tell)
         except BaseException as error:
+            if not isinstance(error, CopyError) and error.__cause__ is None:
+                # A handler of a signal, before or after the call.
+                at = os.lseek(file.fileno(), 0, os.SEEK_CUR)
+                error.__cause__ = make(errno.ECANCELED, f"cancelled at byte {at}", at)
             for told in (error, error.__cause__):
                 if isinstance(told, CopyError):
                     # The file could be read again, but what its bytes were read from cannot.
@@ -381,6 +385,8 @@ class _Both:
         # Before anything is opened, which would get the number of what was closed.
         self._source.check_open()
         self._sink.check_open()
+        if not self._source.is_path and not self._sink.is_path and self._source.regular() and self._sink.regular():
+            _bytepath.check_apart(self.source, self.sink)
         self._source.open(os.O_RDONLY, self._asked["stall"])
         self._source.begin(self._offsets[0], self._asked["stall"])
         self._check_source()

@@ -32,6 +32,10 @@ _POLL_MS_MAX = (1 << 31) - 1
 
 _BUFFERED = (io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
 
+#: Files of Python's whose bytes are those of their descriptor, and with what they read and write them.
+_RAW = (io.FileIO, socket.SocketIO)
+_MOVE_BYTES = ("read", "read1", "readall", "readinto", "readinto1", "write")
+
 #: What is no file of Python's, and has one of these, may have bytes that its descriptor does not give any more.
 _METHODS_OF_FILES = ("read", "readline", "write")
 
@@ -79,13 +83,14 @@ class Opened:
                 raise self._wrong_type(end, "its bytes are enciphered in Python: use its own methods")
             self.timeout = connection.gettimeout() or None
         if isinstance(end, _BUFFERED):
-            if not isinstance(end.raw, (io.FileIO, socket.SocketIO)):
-                raise self._made_in_python(end.raw)
+            for part in (end.raw, end):
+                if not _is_as_its_descriptor(part):
+                    raise self._made_in_python(part)
             self._file = end
         elif isinstance(end, io.BufferedRWPair):
             why = "it is two buffers over one thing: give that, a socket for instance, or a file that goes one way"
             raise self._wrong_type(end, why)
-        elif isinstance(end, io.IOBase) and not isinstance(end, (io.FileIO, socket.SocketIO)):
+        elif isinstance(end, io.IOBase) and not _is_as_its_descriptor(end):
             raise self._made_in_python(end)
         fileno = getattr(end, "fileno", None)
         if fileno is None:
@@ -270,6 +275,14 @@ class Opened:
         stands = self.position()
         os.lseek(self.descriptor, self._stood, os.SEEK_SET)
         self._file.seek(stands)
+
+
+def _is_as_its_descriptor(file: io.IOBase) -> bool:
+    """Whether a file reads and writes as Python's own do, and not with something done to the bytes between."""
+    for own in (*_RAW, *_BUFFERED):
+        if isinstance(file, own):
+            return all(getattr(type(file), name, None) is getattr(own, name, None) for name in _MOVE_BYTES)
+    return False
 
 
 def _socket_of(end: Any) -> socket.socket | None:

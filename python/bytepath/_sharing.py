@@ -129,18 +129,23 @@ class Readers:
         with self._lock:
             return sum(map(len, list(self._waiting.values())))
 
-    async def wait(self, end: Any) -> None:
-        """Waits until there may be something at an end."""
+    async def wait(self, end: Any, in_vain: bool) -> bool:
+        """Waits until there may be something at an end. True where there was already, or nobody would tell: whoever
+        looks in vain then says so the next time, and waits a moment."""
         import asyncio  # where an event loop runs it is there, and elsewhere it takes long
 
+        if in_vain:
+            await asyncio.sleep(MOMENT_S)
         loop, fd = asyncio.get_running_loop(), end.fileno()
         future = loop.create_future()
         if not self._add(loop, fd, future):
-            return
+            return False
         try:
             # Only now: a thread that looks after this has to know whom to wake.
-            if not end.watch():
-                await future
+            if end.watch():
+                return True
+            await future
+            return False
         finally:
             self._remove(loop, fd, future)
 
@@ -223,14 +228,16 @@ def _wake(future: asyncio.Future[None]) -> None:
 async def until(look: Callable[[], Any], end: Any, readers: Readers) -> Any:
     """What `look` finds at an end, once it is not None. Nothing is taken before it is returned, so that a
     task that is cancelled loses nothing."""
+    in_vain = False
     while True:
         found = readers.looked_to_wait(end, look)
         if found is not None:
             return found
         if not _bytepath.gives_back_later():
-            await readers.wait(end)
-        elif not end.watch():
+            in_vain = await readers.wait(end, in_vain)
+        elif in_vain or not (in_vain := end.watch()):
             import asyncio
 
+            in_vain = False
             # No descriptor tells that a forked process is gone, whose memory the sender may be waiting for.
             await asyncio.sleep(MOMENT_S)

@@ -8,7 +8,7 @@ import os
 import socket
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import parent_process
 from multiprocessing.reduction import DupFd
 from threading import RLock
@@ -106,7 +106,9 @@ class Channel:
         with self._making:
             if self._outbox is None and not self._closed:
                 with self._making_of("_sends") as fd:
-                    self._outbox = _bytepath.Outbox.from_fd(fd, self._ring_bytes, self._capacity)
+                    # A handler of a signal may have made one meanwhile.
+                    if self._outbox is None:
+                        self._outbox = _bytepath.Outbox.from_fd(fd, self._ring_bytes, self._capacity)
             self._let_go_if_closed()
             return self._outbox  # type: ignore[return-value]
 
@@ -142,18 +144,21 @@ class Channel:
         with self._making:
             if self._inbox is None and not self._closed:
                 with self._making_of("_receives") as fd:
-                    self._inbox = _bytepath.Inbox.from_fd(fd, self._ring_bytes)
+                    # A handler of a signal may have made one meanwhile.
+                    if self._inbox is None:
+                        self._inbox = _bytepath.Inbox.from_fd(fd, self._ring_bytes)
             self._let_go_if_closed()
             return self._inbox  # type: ignore[return-value]
 
     @contextmanager
-    def _making_of(self, which: str) -> Iterator[int]:
+    def _making_of(self, which: str) -> Iterator[_bytepath.Held]:
         """A copy of a descriptor, to make an end of. It stays where that lacked what may be there the next time."""
         if which in self._unmade:
             raise self._unmade[which].with_traceback(None)
         fd = getattr(self, which)
         try:
-            yield os.dup(fd)
+            with closing(_bytepath.Held(os.dup, fd)) as again:
+                yield again
         except BaseException as error:
             if isinstance(error, MemoryError) or getattr(error, "errno", None) in _LACKS:
                 raise

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from multiprocessing.reduction import DupFd
 from operator import index
 from queue import Empty, Full
-from threading import Lock, RLock
+from threading import RLock
 from time import monotonic, sleep
 from typing import Any, Literal, TypeVar
 
@@ -137,8 +137,9 @@ class Queue:
         self._inbox: _bytepath.Inbox | None = None
         self._outbox: _bytepath.Outbox | None = None
         self._readers = Readers()
-        # Held by the thread that makes an end: the others use the same one.
-        self._making = Lock()
+        # Held by the thread that makes an end: the others use the same one, and so do handlers of signals in the middle
+        # of it.
+        self._making = RLock()
         # Held for as long as the listener's descriptor is copied or closed, also by a handler of a signal.
         self._copying = RLock()
         # The process whose end at an address it is; a queue that is given away belongs to all.
@@ -207,6 +208,7 @@ class Queue:
         while (outbox := self._outbox or self._put_first(0.0)) is None:
             await asyncio.sleep(_CONNECTS_S)
         packed = dumps(obj)
+        in_vain = False
         while True:
             self._check_open()
             sent = self._send(outbox, packed, 0.0, self._readers.looked_to_wait)
@@ -216,7 +218,7 @@ class Queue:
                 # How many are inside, no descriptor tells.
                 await asyncio.sleep(MOMENT_S)
             else:
-                await self._readers.wait(outbox)
+                in_vain = await self._readers.wait(outbox, in_vain)
 
     def _put_into_pool(self, pool: _bytepath.Pool, packed: tuple[Any, list[Any]], timeout: float | None) -> bool:
         self._check_open()
@@ -241,9 +243,14 @@ class Queue:
                 if outbox is None:
                     self._check_open()
                     try:
-                        outbox = self._outbox = _bytepath.Outbox.connect(
+                        made = _bytepath.Outbox.connect(
                             self._address, self._ring_bytes, self._capacity, left, self._board
                         )
+                        # A handler of a signal may have made one meanwhile, and put into it.
+                        if (outbox := self._outbox) is None:
+                            outbox = self._outbox = made
+                        elif made is not None:
+                            made.close()
                     finally:
                         # It may be that nobody listens any more because this was closed.
                         self._let_go_if_closed()
@@ -309,17 +316,20 @@ class Queue:
             inbox = self._inbox
             if inbox is None:
                 # First: whoever claims the queue and cannot have this keeps it from all others.
-                inbox = _bytepath.Inbox.listening(self._listener_again(), self._ring_bytes, self._board)
-                self._claim(self._board, inbox)
-                self._inbox = inbox
+                made = _bytepath.Inbox.listening(self._listener_again(), self._ring_bytes, self._board)
+                self._claim(self._board, made)
+                # A handler of a signal may have made one meanwhile, and got from it.
+                if (inbox := self._inbox) is None:
+                    inbox = self._inbox = made
+                else:
+                    made.abandon()
                 self._let_go_if_closed()
             return inbox
 
-    def _listener_again(self) -> int:
+    def _listener_again(self) -> _bytepath.Held:
         with self._copying:
             self._check_open()
-            assert self._listener is not None
-            return os.dup(self._listener)
+            return _bytepath.Held(os.dup, self._listener)
 
     def _claim(self, board: _bytepath.Board, inbox: _bytepath.Inbox) -> None:
         other = board.claim()
@@ -450,7 +460,7 @@ class Queue:
         if inbox is not None:
             inbox.abandon()
         self._readers = Readers()
-        self._making = Lock()
+        self._making = RLock()
         self._copying = RLock()
 
     def __reduce__(self) -> Any:
@@ -471,7 +481,7 @@ def _received(
     kind: type[Queue], address: str, listener: Any, board: Any, maxsize: int, capacity: int, ring_bytes: int
 ) -> Queue:
     queue = kind.__new__(kind)
-    board = _bytepath.Board.from_fd(board.detach())
+    board = _bytepath.Board.from_fd(_bytepath.Held(board.detach))
     queue._begin(address, detached(listener), board, maxsize, capacity, ring_bytes)
     return queue
 
@@ -480,8 +490,9 @@ def _shared(
     kind: type[Queue], board: Any, memory: Any, put: Any, take: Any, maxsize: int, capacity: int
 ) -> Queue:
     queue = kind.__new__(kind)
-    pool = _bytepath.Pool.from_fds(memory.detach(), put.detach(), take.detach(), capacity)
-    board = _bytepath.Board.from_fd(board.detach())
+    fds = [_bytepath.Held(fd.detach) for fd in (memory, put, take)]
+    pool = _bytepath.Pool.from_fds(*fds, capacity)
+    board = _bytepath.Board.from_fd(_bytepath.Held(board.detach))
     queue._begin("", None, board, maxsize, capacity, RING_BYTES, pool)
     keep_account_of(queue)
     return queue

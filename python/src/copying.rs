@@ -4,8 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use bytepath::plan::PlanError;
 use bytepath::planning::{self, CarryError, Carrying, Planning, Wishes};
-use bytepath::{Cancel, Endpoint, Job, Kind, Knobs, Meter, Profile};
+use bytepath::{Cancel, Endpoint, Job, Kind, Knobs, Meter, Profile, TransferError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::fs::{FileType, Mode, OFlags, Stat, ftruncate, open, stat};
@@ -127,6 +128,16 @@ pub(crate) fn check_sink(py: Python<'_>, sink: i32) -> PyResult<()> {
     End::sink(py, sink)?.endpoint(py).map(drop)
 }
 
+/// Refuses ends that are one open file, before either is set to where its bytes begin.
+#[pyfunction]
+pub(crate) fn check_apart(py: Python<'_>, source: i32, sink: i32) -> PyResult<()> {
+    let (source, sink) = (End::source(py, source)?, End::sink(py, sink)?);
+    match source.endpoint(py)?.same_open_file(&sink.endpoint(py)?) {
+        true => Err(errors::carrying(py, PlanError::SameOpenFile.into(), 0)),
+        false => Ok(()),
+    }
+}
+
 /// Whether a sink is a pipe, or a socket that knows no messages: how writes are cut is nothing to
 /// whoever reads.
 #[pyfunction]
@@ -225,18 +236,20 @@ fn move_between(
         false => watched(py, &watch, |cancel| carry(Some(cancel)))?,
     };
     let seconds = began.elapsed().as_secs_f64();
-    let moved = carried.map_err(|error| errors::carrying(py, error, asked.before));
-    match (moved, ended) {
-        (moved, Some(ended)) => {
-            // Where it stopped, and bytes that were under way, go along with what stopped it.
-            if ended.cause(py).is_none() {
-                ended.set_cause(py, moved.err());
-            }
-            Err(ended)
+    // Where it stopped, and bytes that were under way, go along with what stopped it.
+    let with_cause = |ended: PyErr, stopped: CarryError| {
+        if ended.cause(py).is_none() {
+            ended.set_cause(py, Some(errors::carrying(py, stopped, asked.before)));
         }
-        (Err(error), None) => Err(error),
+        ended
+    };
+    match (carried, ended) {
+        (Err(stopped), Some(ended)) => Err(with_cause(ended, stopped)),
+        (Err(error), None) => Err(errors::carrying(py, error, asked.before)),
+        // All was there already.
+        (Ok((moved, _)), Some(ended)) => Err(with_cause(ended, stopped_at(moved.bytes))),
         (Ok((moved, planning)), None) => {
-            tell(&watch)?;
+            tell(&watch).map_err(|ended| with_cause(ended, stopped_at(moved.bytes)))?;
             let gave = moved.declined.into_iter();
             Ok(Moved {
                 bytes: moved.bytes,
@@ -248,6 +261,11 @@ fn move_between(
             })
         }
     }
+}
+
+/// The end of a job of which nothing is under way.
+fn stopped_at(offset: u64) -> CarryError {
+    TransferError::Cancelled { offset, stranded: Vec::new() }.into()
 }
 
 /// Whether it is over in a moment: neither end can keep it waiting.

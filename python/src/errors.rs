@@ -69,6 +69,7 @@ fn plan(py: Python<'_>, error: &PlanError, before: u64) -> PyErr {
             let text = format!("there is no route {name}; there are: {}", names.join(", "));
             return PyValueError::new_err(text);
         }
+        PlanError::SameOpenFile => return PyValueError::new_err(error.to_string()),
         PlanError::SameFile => CopyError { made_by: "make_same_file", ..new(Errno::INVAL) },
         PlanError::Overlap => new(Errno::INVAL),
         PlanError::Refused { .. } | PlanError::None(_) => new(Errno::OPNOTSUPP),

@@ -51,8 +51,31 @@ impl Held {
         Held(Mutex::new(Some(fd)))
     }
 
+    /// It is the caller's from now on; none where it is closed.
+    fn take(&self) -> Option<OwnedFd> {
+        self.fd().take()
+    }
+
     fn fd(&self) -> MutexGuard<'_, Option<OwnedFd>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A descriptor that a call takes from who has it: held, or as a number.
+#[derive(FromPyObject)]
+pub(crate) enum Passed<'py> {
+    Held(Bound<'py, Held>),
+    Number(i32),
+}
+
+impl Passed<'_> {
+    /// # Errors
+    /// It is closed.
+    pub(crate) fn taken(self) -> Result<OwnedFd, Errno> {
+        match self {
+            Passed::Held(held) => held.get().take().ok_or(Errno::BADF),
+            Passed::Number(number) => taken(number),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod running;
 mod sys;
 mod verifying;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 /// The compiled half of bytepath; use the package `bytepath`.
@@ -31,8 +32,8 @@ mod _bytepath {
 
     #[pymodule_export]
     use crate::copying::{
-        Moved, NamedProfile, check_sink, check_source, copy_file, is_stream, move_bytes,
-        named_profile,
+        Moved, NamedProfile, check_apart, check_sink, check_source, copy_file, is_stream,
+        move_bytes, named_profile,
     };
     #[pymodule_export]
     use crate::held::Held;
@@ -45,6 +46,15 @@ mod _bytepath {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::channel::find_exceptions(module.py())
+        let py = module.py();
+        // These end a subinterpreter that is left over once the process ends: what it closes then without
+        // the interpreter's lock gets that no more, and the process would never end.
+        if py.version_info() < (3, 12) && !sys::interpreter::is_main(py) {
+            return Err(PyImportError::new_err(
+                "before Python 3.12, bytepath is for the main interpreter alone, and this is a \
+                 subinterpreter: use a newer Python, or a process of its own",
+            ));
+        }
+        crate::channel::find_exceptions(py)
     }
 }

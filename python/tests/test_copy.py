@@ -448,6 +448,68 @@ def test_parts_of_one_file_are_moved_only_where_nothing_is_read_that_was_written
         assert file.read_bytes()[sink : sink + 1_000_000] == data[source : source + 1_000_000]
 
 
+@pytest.mark.parametrize("buffering", [-1, 0])
+@pytest.mark.parametrize(
+    "ends",
+    [
+        lambda file, again: (file, file),
+        lambda file, again: (file, file.fileno()),
+        lambda file, again: (file.fileno(), file),
+        lambda file, again: (file.fileno(), file.fileno()),
+        lambda file, again: (file.fileno(), again),
+    ],
+)
+def test_one_open_file_is_not_both_ends(tmp_path, buffering, ends, some_bytes):
+    name, data = tmp_path / "file", some_bytes(100)
+    name.write_bytes(data)
+    with open(name, "r+b", buffering) as file:
+        again = os.dup(file.fileno())
+        try:
+            assert file.read(3) == data[:3]
+            stood = os.lseek(file.fileno(), 0, os.SEEK_CUR)
+            for asked in (
+                {},
+                {"length": 10},
+                {"source_offset": 0, "sink_offset": 50, "length": 10},
+                {"source_offset": 50, "sink_offset": 0, "verify": True},
+            ):
+                with pytest.raises(ValueError, match="open the file once more"):
+                    bytepath.copy(*ends(file, again), **asked)
+            with pytest.raises(ValueError, match="open the file once more"):
+                bytepath.plan(*ends(file, again))
+            assert os.lseek(file.fileno(), 0, os.SEEK_CUR) == stood
+            assert file.read(3) == data[3:6]
+        finally:
+            os.close(again)
+    assert name.read_bytes() == data
+    with open(name, "r+b", buffering) as file:
+        bytepath.copy(name, file, source_offset=0, sink_offset=50, length=10)
+    assert name.read_bytes() == data[:50] + data[:10] + data[60:]
+
+
+def test_a_socket_gives_itself_what_its_peer_sent():
+    near, far = socket.socketpair()
+    with near, far:
+        far.sendall(b"bytes")
+        assert bytepath.copy(near, near, length=5).bytes == 5
+        assert far.recv(10) == b"bytes"
+
+
+@pytest.mark.parametrize("size", [100, 1_000_000])
+def test_bytes_move_down_within_one_file(tmp_path, size, some_bytes):
+    name, data = tmp_path / "file", some_bytes(size)
+    for down in (5, size // 2 + 1):
+        name.write_bytes(data)
+        with open(name, "r+b") as source, open(name, "r+b") as sink:
+            source.seek(down)
+            assert bytepath.copy(source, sink).bytes == size - down
+            assert (source.tell(), sink.tell()) == (size, size - down)
+            with pytest.raises(shutil.SameFileError, match="copied onto itself"):
+                sink.seek(size)
+                bytepath.copy(source, sink)
+        assert name.read_bytes() == data[down:] + data[size - down :]
+
+
 def is_locked(file):
     """Whether another process is refused a lock on it."""
     asks = "import fcntl, sys\nfcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"

@@ -334,3 +334,49 @@ def test_a_queue_that_many_get_from_has_no_descriptor():
     for ask in (queue.fileno, queue.watch):
         with pytest.raises(NotImplementedError, match="no descriptor"):
             ask()
+
+
+WAITS_WHILE_TOO_MUCH_IS_UNDER_WAY = """
+import asyncio, contextlib, os, resource, socket, sys
+import numpy as np
+import bytepath
+
+if os.geteuid() == 0:
+    # Root is not counted, and others of this user may be at it.
+    os.setuid(54_322)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+large = np.zeros(1 << 20)
+
+
+async def send(sends, receives):
+    await sends(0)
+    assert await asyncio.wait_for(receives(), 30) == 0
+    puts, takes = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    puts.setblocking(False)
+    with contextlib.suppress(OSError):
+        while True:
+            socket.send_fds(puts, [b"x"], [0] * 16)
+    try:
+        await asyncio.wait_for(sends(large), 0.2)
+    except asyncio.TimeoutError:
+        print("waited")
+    sending = asyncio.ensure_future(sends(large))
+    await asyncio.sleep(0.1)
+    assert not sending.done()
+    takes.close()
+    await asyncio.wait_for(sending, 30)
+    assert (await asyncio.wait_for(receives(), 30)).size == large.size
+    puts.close()
+
+
+here, there = bytepath.Channel.pair()
+queue = bytepath.Queue()
+ends = {"channel": (here.aio.send, there.aio.recv), "queue": (queue.put_async, queue.get_async)}[sys.argv[1]]
+asyncio.run(send(*ends))
+"""
+
+
+@pytest.mark.parametrize("what", ["channel", "queue"])
+def test_a_loop_goes_on_while_a_task_waits_for_what_nobody_tells_of(python, what):
+    done = python(WAITS_WHILE_TOO_MUCH_IS_UNDER_WAY, what)
+    assert (done.stdout, done.stderr) == ("waited\n", ""), done

@@ -295,6 +295,20 @@ def test_a_callback_that_raises_ends_the_copy():
     assert isinstance(cause, bytepath.CopyError) and cause.errno == errno.ECANCELED
 
 
+def test_a_callback_that_raises_at_the_end_has_all_bytes_told(tmp_path):
+    (tmp_path / "a").write_bytes(b"some")
+
+    def tell(done: int, total: int | None) -> None:
+        raise KeyError(done)
+
+    with pytest.raises(KeyError) as raised:
+        bytepath.copy(tmp_path / "a", tmp_path / "b", progress=tell)
+    cause = raised.value.__cause__
+    assert isinstance(cause, bytepath.CopyError)
+    assert (cause.errno, cause.offset) == (errno.ECANCELED, 4)
+    assert (tmp_path / "b").read_bytes() == b"some"
+
+
 def test_nobody_at_the_other_end_of_a_fifo_is_given_up(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "a").write_bytes(b"bytes")
@@ -438,21 +452,40 @@ def test_messages_that_a_file_object_holds_stay_whole(tmp_path, kind, timeout):
         assert len(far.recv(65536)) == 8000
 
 
-@pytest.mark.parametrize("timeout", [None, 30])
-def test_a_file_object_with_a_way_of_its_own_to_write_goes_that_way(tmp_path, timeout):
-    class Counting(io.FileIO):
-        counts = []
+@pytest.mark.parametrize("method", ["read", "readall", "readinto", "write"])
+def test_a_file_with_a_way_of_its_own_to_read_or_write_is_not_passed_by(tmp_path, method):
+    changed = type("Changed", (io.FileIO,), {method: lambda *_: None})
+    (tmp_path / "a").write_bytes(b"bytes")
+    with changed(tmp_path / "a", "r+") as raw, io.BufferedRandom(raw) as file:
+        for end in (raw, file):
+            with pytest.raises(TypeError, match="Changed: its bytes are made in Python"):
+                bytepath.copy(end, tmp_path / "b")
+            with pytest.raises(TypeError, match="Changed: its bytes are made in Python"):
+                bytepath.copy(os.devnull, end)
+    assert os.listdir(tmp_path) == ["a"] and (tmp_path / "a").read_bytes() == b"bytes"
 
-        def write(self, view):
-            self.counts.append(len(view))
-            return super().write(view)
 
-    (tmp_path / "a").write_bytes(b"behind")
-    with io.BufferedWriter(Counting(tmp_path / "log", "a"), 65536) as file:
-        file.write(bytes(8000))
-        bytepath.copy(tmp_path / "a", file, timeout=timeout)
-    assert Counting.counts == [8000]
-    assert (tmp_path / "log").read_bytes() == bytes(8000) + b"behind"
+def test_a_buffer_or_socket_file_with_a_way_of_its_own_to_read_is_not_passed_by(tmp_path):
+    buffered = type("Changed", (io.BufferedReader,), {"read1": lambda *_: b"other"})
+    of_socket = type("Changed", (socket.SocketIO,), {"readinto": lambda *_: 0})
+    (tmp_path / "a").write_bytes(b"bytes")
+    near, far = socket.socketpair()
+    with near, far, buffered(io.FileIO(tmp_path / "a")) as file, of_socket(near, "r") as raw:
+        for end in (file, raw, io.BufferedReader(raw)):
+            with pytest.raises(TypeError, match="Changed: its bytes are made in Python"):
+                bytepath.copy(end, tmp_path / "b")
+
+
+def test_a_file_that_only_adds_to_what_files_do_is_taken(tmp_path):
+    class Named(io.FileIO):
+        label = "mine"
+
+        def close(self) -> None:
+            super().close()
+
+    (tmp_path / "a").write_bytes(b"bytes")
+    with Named(tmp_path / "a") as file:
+        assert bytepath.copy(file, tmp_path / "b").bytes == 5
 
 
 @pytest.mark.parametrize("flags", [0, os.O_NONBLOCK])

@@ -302,8 +302,22 @@ def test_that_the_other_end_is_gone_is_told_without_importing_anything(python):
 # ---- what is counted ---------------------------------------------------------------------------------
 
 
+def test_another_interpreter_is_told_why_it_cannot_have_it_before_python_312(python):
+    if sys.version_info >= (3, 12):
+        pytest.skip("of this Python other interpreters have it")
+    done = python(
+        "import _xxsubinterpreters as interpreters\n"
+        "work = 'try: import bytepath\\nexcept ImportError as error: print(error, flush=True)\\n' \\\n"
+        "    'else:\\n    here, there = bytepath.Channel.pair()\\n    here.send(1)\\n    there.recv()'\n"
+        "interpreters.run_string(interpreters.create(isolated=False), work)\n"
+    )
+    assert "for the main interpreter alone" in done.stdout and done.returncode == 0, done
+
+
 def test_that_the_other_end_is_gone_is_told_to_each_interpreter_in_its_own_words(python):
-    # Since Python 3.12 only such as are not isolated load modules that keep anything in the process.
+    if sys.version_info < (3, 12):
+        pytest.skip("before Python 3.12 other interpreters are refused")
+    # Only such as are not isolated load modules that keep anything in the process.
     modules = {"_interpreters": "'legacy'", "_xxsubinterpreters": "isolated=False"}
     module = next(filter(importlib.util.find_spec, modules), None)
     if module is None:
@@ -552,6 +566,34 @@ def test_a_handler_of_a_signal_may_close_the_end_that_its_thread_makes(monkeypat
         there.recv(timeout=30)
 
 
+@pytest.mark.parametrize("use", ["send", "recv"])
+def test_a_handler_uses_a_channel_whose_first_use_it_interrupts(monkeypatch, use):
+    here, there = bytepath.Channel.pair()
+    got = []
+    if use == "recv":
+        there.send("first")
+        there.send("second")
+    work = {"send": lambda: here.send("first"), "recv": lambda: got.append(here.recv(timeout=30))}[use]
+    held, calls = bytepath._bytepath.Held, []
+
+    def interrupted(*arguments: object) -> object:
+        calls.append(arguments)
+        again = held(*arguments)
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGUSR1)
+        return again
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: work())
+    try:
+        monkeypatch.setattr(bytepath._bytepath, "Held", interrupted)
+        here.send("second") if use == "send" else work()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    if use == "send":
+        got = [there.recv(timeout=30) for _ in range(2)]
+    assert got == ["first", "second"]
+
+
 def test_an_end_that_is_closed_has_no_descriptors_any_more():
     # What other tests have left.
     gc.collect()
@@ -596,6 +638,62 @@ def test_a_put_waits_while_as_many_wait_to_be_taken_as_may(monkeypatch):
     asyncio.run(put_when_there_is_room())
     queue.put("next")
     assert [queue.get(timeout=30) for _ in range(2)] == ["async", "next"]
+
+
+USES_IN_A_HANDLER = """
+import queue as queues, signal, sys
+import bytepath
+from bytepath import _bytepath
+
+what, when = sys.argv[1:]
+name, method = {"put": ("Outbox", "connect"), "get": ("Inbox", "listening")}[what]
+real = getattr(getattr(_bytepath, name), method)
+calls = []
+
+
+class Interrupted:
+    def make(*arguments):
+        calls.append(when)
+        if len(calls) == 1 and when == "before":
+            signal.raise_signal(signal.SIGUSR1)
+        made = real(*arguments)
+        if len(calls) == 1 and when == "after":
+            signal.raise_signal(signal.SIGUSR1)
+        return made
+
+
+setattr(Interrupted, method, staticmethod(Interrupted.make))
+queue = bytepath.Queue(maxsize=5)
+if what == "get":
+    queue.put("first")
+    queue.put("second")
+setattr(_bytepath, name, Interrupted)
+got = []
+use = {"put": lambda: queue.put("first"), "get": lambda: got.append(queue.get(timeout=30))}[what]
+signal.signal(signal.SIGUSR1, lambda *_: use())
+if what == "put":
+    queue.put("second", timeout=30)
+    assert queue.qsize() == 2
+    got = [queue.get(timeout=30) for _ in range(2)]
+else:
+    use()
+assert len(calls) == 2 and got == ["first", "second"], (calls, got)
+try:
+    queue.get(timeout=0.1)
+except queues.Empty:
+    assert queue.qsize() == 0
+    for put in range(7):
+        queue.put(put, timeout=30)
+        assert queue.get(timeout=30) == put
+    print("all")
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("what", ["put", "get"])
+def test_a_handler_uses_a_queue_whose_first_use_it_interrupts(python, what, when):
+    done = python(USES_IN_A_HANDLER, what, when)
+    assert (done.stdout, done.stderr) == ("all\n", ""), done
 
 
 def use_while_too_much_is_under_way(queue: bytepath.Queue, end: bytepath.Channel, told) -> None:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import pytest
 
 import bytepath
+from bytepath import _bytepath
 
 # Longer than any pause here, so that a copy that waits for nothing is told from one that does not end.
 LONG_S = 30.0
@@ -161,6 +162,40 @@ def test_offsets_count_what_was_read_ahead(tmp_path):
     cause = raised.value.__cause__
     assert (tmp_path / "b").read_bytes() == b"read aheadmore"
     assert cause.offset == 14 and "at byte 14" in str(cause)
+
+
+@pytest.mark.parametrize("called", [1, 2])
+def test_an_end_after_what_was_read_ahead_or_at_the_end_tells_how_far_it_came(tmp_path, called):
+    calls = []
+
+    def enough(done: int, total: int | None) -> None:
+        calls.append(done)
+        if len(calls) == called:
+            raise KeyError(done)
+
+    with pipe_with_file(b"read ahead") as (file, source):
+        source.write(b"more")
+        source.close()
+        with pytest.raises(KeyError) as raised:
+            bytepath.copy(file, tmp_path / "b", progress=enough, progress_seconds=1000)
+    cause, given = raised.value.__cause__, b"read aheadmore"[: 10 if called == 1 else 14]
+    assert (tmp_path / "b").read_bytes() == given
+    assert isinstance(cause, bytepath.CopyError)
+    assert (cause.errno, cause.offset, cause.stranded) == (errno.ECANCELED, len(given), b"")
+
+
+def test_an_interrupt_beside_the_moving_of_what_was_read_ahead_tells_how_far_it_came(tmp_path, monkeypatch):
+    def interrupted(*arguments):
+        moved(*arguments)
+        raise KeyboardInterrupt
+
+    moved = _bytepath.move_bytes
+    monkeypatch.setattr(_bytepath, "move_bytes", interrupted)
+    with pipe_with_file(b"read ahead") as (file, _source):
+        with pytest.raises(KeyboardInterrupt) as raised:
+            bytepath.copy(file, tmp_path / "b", length=10)
+    cause = raised.value.__cause__
+    assert isinstance(cause, bytepath.CopyError) and (cause.offset, cause.stranded) == (10, b"")
 
 
 def test_a_copy_that_is_given_up_tells_of_what_was_read_ahead(tmp_path):

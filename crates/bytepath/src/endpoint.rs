@@ -6,13 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags};
 
 use crate::error::Refusal;
 use crate::machine;
 use crate::size::shown;
+use crate::sys::open_file;
 use crate::wait;
 
 /// The offset that means "where the descriptor stands" to preadv2(2) and pwritev2(2).
@@ -312,6 +313,34 @@ impl<'fd> Endpoint<'fd> {
         (self.kind, other.kind) == (Kind::File, Kind::File) && self.identity == other.identity
     }
 
+    /// Whether both are one open file or block device, of which dup(2) and fork(2) make several
+    /// descriptors: they have one position, so that what is read of one moves the other.
+    pub fn same_open_file(&self, other: &Endpoint<'_>) -> bool {
+        self.kind == other.kind
+            && self.kind.is_cached()
+            && self.identity == other.identity
+            && open_file::is_one(self, other).unwrap_or_else(|_| self.moves(other))
+    }
+
+    /// Whether setting the position of this end, which stays as it is, sets that of the other.
+    fn moves(&self, other: &Endpoint<'_>) -> bool {
+        let at = |end: &Endpoint<'_>| rustix::fs::tell(end.as_fd());
+        let (Ok(own), Ok(theirs)) = (at(self), at(other)) else { return false };
+        if own != theirs || rustix::fs::seek(self.as_fd(), SeekFrom::Current(1)).is_err() {
+            return false;
+        }
+        let has_moved = at(other) != Ok(theirs);
+        let _ = rustix::fs::seek(self.as_fd(), SeekFrom::Start(own));
+        has_moved
+    }
+
+    /// Whether `sink` is written before where this end of the same file stands, so that what is written
+    /// is never read.
+    pub(crate) fn stands_behind(&self, sink: &Endpoint<'_>) -> bool {
+        let at = |end: &Endpoint<'_>| rustix::fs::tell(end.as_fd());
+        !sink.appends() && matches!((at(self), at(sink)), (Ok(from), Ok(to)) if to < from)
+    }
+
     /// Whether this many bytes of one file, from where this end stands to where `sink` does, would be
     /// written over others of them that are yet to be read; false too where that cannot be told.
     pub(crate) fn overlaps(&self, sink: &Endpoint<'_>, bytes: u64) -> bool {
@@ -460,7 +489,7 @@ impl<'fd> Endpoint<'fd> {
     /// Sets a seekable source back by `bytes`, so that bytes read and not delivered are read
     /// again. Whether it could.
     pub(crate) fn take_back(&self, bytes: usize) -> bool {
-        let back = i64::try_from(bytes).ok().map(|bytes| rustix::fs::SeekFrom::Current(-bytes));
+        let back = i64::try_from(bytes).ok().map(|bytes| SeekFrom::Current(-bytes));
         self.kind.is_cached()
             && back.is_some_and(|back| rustix::fs::seek(self.as_fd(), back).is_ok())
     }
@@ -650,6 +679,23 @@ mod tests {
     fn a_directory_is_no_endpoint() {
         let refused = Endpoint::open_source("/").map(|_| ()).unwrap_err();
         assert!(matches!(refused, EndpointError::Directory { .. }), "{refused}");
+    }
+
+    #[test]
+    fn descriptors_of_one_open_file_are_told_from_those_of_one_file() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let open = || std::fs::File::options().read(true).write(true).open(file.path());
+        let (one, again) = (open().expect("it opens"), open().expect("it opens"));
+        let copy = one.try_clone().expect("a duplicate");
+        let source = Endpoint::source(one.as_fd()).expect("a source");
+        for (sink, is_same) in [(&one, true), (&copy, true), (&again, false)] {
+            let sink = Endpoint::sink(sink.as_fd()).expect("a sink");
+            assert!(source.same_file(&sink));
+            assert_eq!(source.same_open_file(&sink), is_same);
+            // Where the kernel may not be asked.
+            assert_eq!(source.moves(&sink), is_same);
+            assert_eq!(rustix::fs::tell(&one), Ok(0), "it stands where it stood");
+        }
     }
 
     #[test]

@@ -83,9 +83,18 @@ pub enum PlanError {
         /// Why.
         refusal: Refusal,
     },
-    /// Source and sink are one file, which would grow without end.
-    #[error("the source is the sink, so it would grow without end; name another file, or a limit")]
+    /// Source and sink are one file, which would grow without end, or be copied onto itself.
+    #[error(
+        "the source is the sink, so it would grow without end, or be copied onto itself; name another \
+         file, or a limit"
+    )]
     SameFile,
+    /// Source and sink are one open file, which has one position.
+    #[error(
+        "both ends are one open file, with one position for reading and for writing; open the file \
+         once more for one of them"
+    )]
+    SameOpenFile,
     /// Source and sink are parts of one file, and what is written would be read again.
     #[error(
         "what is written would be read again, as both are parts of one file; copy by way of another"
@@ -106,7 +115,8 @@ impl Plan {
     ///
     /// # Errors
     /// No route suits; or both ends are one file, which would grow without end or be read again
-    /// ([`PlanError::SameFile`], [`PlanError::Overlap`]).
+    /// ([`PlanError::SameFile`], [`PlanError::Overlap`]), or one open file
+    /// ([`PlanError::SameOpenFile`]).
     pub fn best(job: &Job<'_>, knobs: Knobs) -> Result<Plan, PlanError> {
         ends(job)?;
         let (mut routes, mut refused) = (Vec::new(), Vec::new());
@@ -140,7 +150,8 @@ impl Plan {
     ///
     /// # Errors
     /// No route suits; or both ends are one file, which would grow without end or be read again
-    /// ([`PlanError::SameFile`], [`PlanError::Overlap`]).
+    /// ([`PlanError::SameFile`], [`PlanError::Overlap`]), or one open file
+    /// ([`PlanError::SameOpenFile`]).
     pub fn by_profile(job: &Job<'_>, knobs: Knobs, profile: &Profile) -> Result<Plan, PlanError> {
         let mut plan = Plan::best(job, knobs.clone())?;
         let found = profile.pair_and_whether_here(job.source, job.sink);
@@ -293,10 +304,12 @@ fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -
 }
 
 /// Refuses a job within one file that would never end, or read what it has written, as
-/// copy_file_range(2) does.
+/// copy_file_range(2) does. Bytes may move down, also over others that were read before.
 fn ends(job: &Job<'_>) -> Result<(), PlanError> {
     match job.limit {
+        _ if job.source.same_open_file(job.sink) => Err(PlanError::SameOpenFile),
         _ if !job.source.same_file(job.sink) => Ok(()),
+        None if job.source.stands_behind(job.sink) => Ok(()),
         None => Err(PlanError::SameFile),
         Some(limit) if job.source.overlaps(job.sink, limit) => Err(PlanError::Overlap),
         Some(_) => Ok(()),
@@ -538,6 +551,30 @@ mod tests {
             let plan = Plan::best(&Job::new(&source, &sink).limit(limit), Knobs::default());
             let overlaps = matches!(plan, Err(PlanError::Overlap));
             assert_eq!(overlaps, limit == 10 && to > from, "{from} {to} {limit}");
+            let without_limit = Plan::best(&Job::new(&source, &sink), Knobs::default());
+            let refused = matches!(without_limit, Err(PlanError::SameFile));
+            assert_eq!((refused, without_limit.is_err()), (to >= from, to >= from), "{from} {to}");
+            for by_page in ["splice", "sendfile"] {
+                let job = Job::new(&source, &sink).limit(1);
+                let alone = Plan::only(by_page, &job, Knobs::default());
+                assert!(matches!(alone, Err(PlanError::Refused { .. })), "{by_page}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_open_file_is_not_both_ends() {
+        let file = tempfile::tempfile().expect("a file");
+        let copy = file.try_clone().expect("a duplicate");
+        let source = Endpoint::source(file.as_fd()).expect("a source");
+        let sink = Endpoint::sink(copy.as_fd()).expect("a sink");
+        for job in [Job::new(&source, &sink), Job::new(&source, &sink).limit(1)] {
+            for plan in [
+                Plan::best(&job, Knobs::default()),
+                Plan::only("read-write", &job, Knobs::default()),
+            ] {
+                assert!(matches!(plan, Err(PlanError::SameOpenFile)));
+            }
         }
     }
 

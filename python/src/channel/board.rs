@@ -13,6 +13,7 @@ use super::accounts::{self, ACCOUNT_BYTES, Account, Accounts};
 use super::errors::{no_memory, taken_fd};
 use super::signal::{Signal, Turns, identity, is_gone};
 use super::waiting::Deadline;
+use crate::held::Passed;
 
 /// Words: each that is waited for is followed by one that changes with it and by how many wait. Two are the token.
 /// Behind them are the accounts of the rings, and how many there have been.
@@ -58,7 +59,7 @@ impl Board {
 
     /// One that was inherited, or passed on, as a descriptor, which it takes.
     #[staticmethod]
-    fn from_fd(fd: i32) -> PyResult<Board> {
+    fn from_fd(fd: Passed<'_>) -> PyResult<Board> {
         let memory = SharedMemory::open(taken_fd(fd)?);
         memory.map(Board).map_err(no_memory)
     }

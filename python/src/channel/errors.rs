@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use rustix::io::Errno;
 
-use crate::sys::descriptors::taken;
+use crate::held::Passed;
 use crate::sys::modules::imported;
 
 const MODULE: &str = "bytepath._channel_errors";
@@ -63,7 +63,7 @@ pub(crate) fn os_error(doing: &str, errno: Errno) -> PyErr {
     PyOSError::new_err((errno.raw_os_error(), message))
 }
 
-/// The descriptor of this number, which was the caller's, and is ours from now on.
-pub(crate) fn taken_fd(number: i32) -> PyResult<OwnedFd> {
-    taken(number).map_err(|errno| os_error("cannot take the descriptor", errno))
+/// The descriptor that was the caller's, and is ours from now on.
+pub(crate) fn taken_fd(passed: Passed<'_>) -> PyResult<OwnedFd> {
+    passed.taken().map_err(|errno| os_error("cannot take the descriptor", errno))
 }

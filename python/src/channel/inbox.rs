@@ -24,6 +24,7 @@ use super::gate;
 use super::given::Given;
 use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
+use crate::held::Passed;
 use crate::sys::view::Block;
 
 /// An inbox that finds messages all the time looks so often whether somebody new has come, and whether
@@ -115,7 +116,12 @@ impl Inbox {
 
     /// Receives from all that connect to this listener, a descriptor that it takes, and say what those of the board do.
     #[staticmethod]
-    fn listening(py: Python<'_>, fd: i32, ring_bytes: usize, board: Py<Board>) -> PyResult<Inbox> {
+    fn listening(
+        py: Python<'_>,
+        fd: Passed<'_>,
+        ring_bytes: usize,
+        board: Py<Board>,
+    ) -> PyResult<Inbox> {
         let listener = Listener::from_fd(taken_fd(fd)?);
         let listener = listener.map_err(|error| raised(py, error))?;
         let inbox = Inbox::empty(ring_bytes)?;
@@ -127,7 +133,7 @@ impl Inbox {
 
     /// Receives from the other end of this connection, a descriptor that it takes.
     #[staticmethod]
-    fn from_fd(py: Python<'_>, fd: i32, ring_bytes: usize) -> PyResult<Inbox> {
+    fn from_fd(py: Python<'_>, fd: Passed<'_>, ring_bytes: usize) -> PyResult<Inbox> {
         let connection = Connection::from_fd(taken_fd(fd)?);
         let connection = connection.map_err(|error| raised(py, error))?;
         let inbox = Inbox::empty(ring_bytes)?;

@@ -19,6 +19,7 @@ use super::head::{Most, Plan};
 use super::meeting::{connected, connected_in_time};
 use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
+use crate::held::Passed;
 use crate::sys::buffer::LentBytes;
 
 /// Buffers that are shorter go with the pickle: keeping account of a block costs more.
@@ -113,7 +114,12 @@ impl Outbox {
 
     /// The end that was inherited, or passed on, as a descriptor, which it takes.
     #[staticmethod]
-    fn from_fd(py: Python<'_>, fd: i32, ring_bytes: usize, capacity: usize) -> PyResult<Outbox> {
+    fn from_fd(
+        py: Python<'_>,
+        fd: Passed<'_>,
+        ring_bytes: usize,
+        capacity: usize,
+    ) -> PyResult<Outbox> {
         let connection = Connection::from_fd(taken_fd(fd)?).map_err(|error| raised(py, error))?;
         if !Connection::can_hand_over().map_err(|error| raised(py, error))? {
             return Err(os_error(TOO_MUCH, Errno::TOOMANYREFS));

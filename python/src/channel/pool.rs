@@ -30,6 +30,7 @@ use super::given::objects_of_copy;
 use super::head::{Most, Plan};
 use super::signal::{Signal, Turn, Turns};
 use super::waiting::{Deadline, PyError};
+use crate::held::Passed;
 use crate::sys::buffer::LentBytes;
 use crate::sys::view::Block;
 
@@ -129,7 +130,12 @@ impl Pool {
 
     /// One that was passed on, as descriptors, which it takes.
     #[staticmethod]
-    fn from_fds(memory: i32, put: i32, take: i32, capacity: u64) -> PyResult<Pool> {
+    fn from_fds(
+        memory: Passed<'_>,
+        put: Passed<'_>,
+        take: Passed<'_>,
+        capacity: u64,
+    ) -> PyResult<Pool> {
         let (memory, put, take) = (taken_fd(memory)?, taken_fd(put)?, taken_fd(take)?);
         let memory = SharedMemory::open(memory).map_err(no_memory)?;
         Pool::of(memory, Blocks { put, take }, capacity)

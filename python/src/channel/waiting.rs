@@ -17,6 +17,8 @@ const AWAKE: Duration = Duration::from_micros(100);
 /// A sleep lasts no longer: a signal that came just before it is seen then, and so is what another thread
 /// has changed.
 const SLICE: Duration = Duration::from_millis(50);
+/// Between two looks at what nobody tells of.
+const MOMENT: Duration = Duration::from_millis(2);
 /// Looks between two looks at the clock, and after how long others are let run.
 const TURNS: u32 = 32;
 const ALONE: Duration = Duration::from_micros(20);
@@ -59,7 +61,8 @@ pub(crate) trait Waiter: Sync {
     fn look(&self) -> Result<Option<Self::Got>, PyError>;
     /// Whether spinning would only keep the other end from going on.
     fn spins_in_vain(&self) -> bool;
-    /// The descriptor that becomes readable once it can go on; `None` where it can already.
+    /// The descriptor that becomes readable once it can go on; `None` where it can already, or nobody
+    /// would tell.
     fn watch(&self) -> Result<Option<Arc<OwnedFd>>, PyError>;
 }
 
@@ -78,6 +81,7 @@ pub(crate) fn wait<W: Waiter>(
     if let Some(got) = py.detach(|| spin(waiter, deadline)).map_err(|error| error(py))? {
         return Ok(Some(got));
     }
+    let mut in_vain = false;
     loop {
         py.check_signals()?;
         forks::give_back(py);
@@ -86,10 +90,15 @@ pub(crate) fn wait<W: Waiter>(
                 let _look = gate::look();
                 waiter.watch()?
             };
-            if let Some(events) = watched {
-                sleep(events.as_fd(), deadline.slice()).map_err(|errno| -> PyError {
-                    Box::new(move |_| os_error("cannot wait for the channel", errno))
-                })?;
+            match watched {
+                Some(events) => {
+                    in_vain = false;
+                    sleep(events.as_fd(), deadline.slice()).map_err(|errno| -> PyError {
+                        Box::new(move |_| os_error("cannot wait for the channel", errno))
+                    })?;
+                }
+                None if in_vain => std::thread::sleep(MOMENT.min(deadline.slice())),
+                None => in_vain = true,
             }
             let _look = gate::look();
             waiter.look()

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 
 use crate::error::{Refusal, Stop};
-use crate::routes::{Aliasing, Allowed, Job, Rank, Route, Span, judged_at_end};
+use crate::routes::{Aliasing, Allowed, Job, Rank, Route, Span, judged_at_end, splice};
 use crate::wait::Ends;
 
 /// One call's worth: long enough to forget the call, short enough to show progress.
@@ -44,6 +44,9 @@ impl Route for Sendfile {
         }
         if job.sink.appends() {
             return Err(Refusal::because("sendfile refuses a sink opened with O_APPEND"));
+        }
+        if job.source.same_file(job.sink) {
+            return Err(Refusal::because(splice::WRITTEN_WHILE_THEY_WAIT));
         }
         if self.aliasing(job) != Aliasing::None && job.aliasing == Allowed::No {
             return Err(Refusal::because(

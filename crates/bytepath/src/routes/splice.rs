@@ -21,6 +21,11 @@ pub(super) struct Splice;
 
 const NAME: &str = "splice";
 
+/// Why pages are not handed over within one file: where they overlap, the kernel copies by memcpy,
+/// of which only some promise anything then.
+pub(super) const WRITTEN_WHILE_THEY_WAIT: &str =
+    "within one file, pages that are handed over would be written while they wait";
+
 impl Route for Splice {
     fn name(&self) -> &'static str {
         NAME
@@ -93,6 +98,9 @@ pub(super) fn suits(job: &Job<'_>) -> Result<Rank, Refusal> {
         return Err(Refusal::because(
             "its source gives records, of which splice would lose what a pipe has no room for",
         ));
+    }
+    if job.source.same_file(job.sink) {
+        return Err(Refusal::because(WRITTEN_WHILE_THEY_WAIT));
     }
     if aliasing(job) != Aliasing::None && job.aliasing == Allowed::No {
         return Err(Refusal::because(

@@ -9,6 +9,7 @@ pub(crate) mod faults;
 pub(crate) mod file_mapping;
 pub(crate) mod mapped_file;
 pub(crate) mod memory;
+pub(crate) mod open_file;
 pub(crate) mod page_filler;
 pub(crate) mod peer_user;
 pub(crate) mod place;

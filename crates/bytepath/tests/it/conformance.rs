@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use bytepath::machine::Machine;
 use bytepath::routes::{Allowed, Cache, ROUTES};
@@ -338,4 +338,64 @@ fn keeping_the_source_duplicates_what_both_pipes_hold() {
             same(&Pace::Whole.collect(from), contents(bytes));
         }
     });
+}
+
+/// The file once more, so that it has a position for each of both.
+fn again(file: &File) -> File {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    File::options().read(true).write(true).open(path).expect("it is there")
+}
+
+#[test]
+fn parts_of_one_file_move_down_by_every_route_that_takes_them_and_up_by_none() {
+    bounded(|watch| {
+        let files: [fn() -> File; 2] = [disk_file, tmpfs_file];
+        let routes = || ROUTES.iter().map(|route| Some(route.name())).chain([None]);
+        for ((file, bytes), down) in files
+            .into_iter()
+            .flat_map(|file| [1009, 70_001, (3 << 20) + 12_345].map(|bytes| (file, bytes)))
+            .flat_map(|of| [1, 5, 100, 4095, 4096, 4097, 65_536, 1_100_000].map(|down| (of, down)))
+            .filter(|((_, bytes), down)| down < bytes)
+        {
+            for (only, limit) in routes().flat_map(|only| [(only, None), (only, Some(bytes / 2))]) {
+                watch.at(format_args!("{bytes} bytes, {down} down, limit {limit:?}, by {only:?}"));
+                let mut file = file();
+                file.write_all(contents(bytes)).expect("the file is filled");
+                let (mut from, mut to) = (again(&file), again(&file));
+                let most = limit.map(|limit| limit as u64);
+                from.seek(SeekFrom::Start(down as u64)).expect("it is a file");
+                let meets = limit.is_none_or(|limit| down < limit.min(bytes));
+                assert!(!meets || moved_within(&to, &from, most, only).is_none(), "it goes up");
+                let Some(moved) = moved_within(&from, &to, most, only) else {
+                    assert!(only.is_some(), "the best plan gets through");
+                    continue;
+                };
+                let count = limit.unwrap_or(usize::MAX).min(bytes - down);
+                assert_eq!(moved, count as u64);
+                let mut expected = contents(bytes).to_vec();
+                expected.copy_within(down..down + count, 0);
+                let mut found = Vec::new();
+                file.seek(SeekFrom::Start(0)).expect("it is a file");
+                file.read_to_end(&mut found).expect("it is read");
+                same(&found, &expected);
+                assert_eq!(to.stream_position().ok(), Some(moved));
+            }
+        }
+    });
+}
+
+/// Bytes moved within one file; `None` where the plan or the route refuses before the first byte.
+fn moved_within(from: &File, to: &File, limit: Option<u64>, only: Option<&str>) -> Option<u64> {
+    let source = Endpoint::source(from.as_fd()).expect("a source");
+    let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+    let job = Job { limit, ..Job::new(&source, &sink) };
+    let plan = match only {
+        Some(name) => Plan::only(name, &job, Knobs::default()),
+        None => Plan::best(&job, Knobs::default()),
+    };
+    match Transfer::new(&job, &plan.ok()?).run() {
+        Ok(moved) => Some(moved.bytes),
+        Err(TransferError::Declined { offset: 0, .. }) if only.is_some() => None,
+        Err(error) => panic!("{error}"),
+    }
 }

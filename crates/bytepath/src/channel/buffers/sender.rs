@@ -144,7 +144,8 @@ impl BufferSender {
 
     /// To be called before the descriptor ([`AsFd`]) is polled for reading, where a message could not
     /// be sent: it becomes readable once there is room for a head of so many bytes and its buffers, or
-    /// the receiver is done or gone. True where that is so already.
+    /// the receiver is done or gone. True where that is so already, and where nobody would tell, as this
+    /// user has too many descriptors under way elsewhere: who looks again in vain waits a moment.
     ///
     /// # Errors
     /// As of [`BufferSender::try_send`].

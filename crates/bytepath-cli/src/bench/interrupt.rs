@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP while something is measured: the run ends at once, what is complete is shown,
-//! and only then does the signal end the program, as whoever sent it expects.
+//! SIGINT, SIGQUIT, SIGTERM and SIGHUP while something is measured: the run ends at once, what is complete
+//! is shown, and only then does the signal end the program, as whoever sent it expects.
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytepath_lab::interrupt;
 use rustix::pipe::{PipeFlags, pipe_with};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag::register_usize;
 use signal_hook::low_level::pipe;
 
@@ -55,7 +55,7 @@ impl Handlers {
         let handlers = Handlers { idle: Arc::new(true.into()), ..Handlers::default() };
         let Ok((reader, writer)) = pipe_with(PipeFlags::CLOEXEC) else { return handlers };
         // Of a program that nohup has begun SIGHUP is ignored.
-        let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+        let heeded = [SIGINT, SIGQUIT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
         let installed = heeded.filter(|signal| {
             writer.try_clone().and_then(|writer| handlers.install(*signal, writer)).is_ok()
         });

@@ -134,7 +134,7 @@ fn kept(done: &Done, drawn: &str, folder: &Path) {
 
 #[test]
 fn what_an_interrupted_bench_has_measured_is_kept() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::QUIT, Signal::TERM] {
         let (bench, screen, folder) = in_its_third_block();
         let (done, drawn) = ended_by(bench, screen, signal);
         kept(&done, &drawn, folder.path());

@@ -44,10 +44,15 @@ const ENGINES: &[(&str, &str, &[&str])] = &[
 /// fio counts in whole milliseconds; a trial is at least so long.
 const SHORTEST: Duration = Duration::from_millis(20);
 
+/// The name of its arm beside one of ours.
+pub(super) fn beside(name: &str) -> String {
+    format!("fio-{name}")
+}
+
 impl Fio {
     /// The arm of fio beside ours.
     pub(super) fn arm(&self, made: &Made<'_>) -> Arm {
-        let name = format!("fio-{}", arm_name(made.engine.name(), made.site.cache));
+        let name = beside(&arm_name(made.engine.name(), made.site.cache));
         let file = self.jobs.join(format!("{name}.fio"));
         let mut params = made.params();
         let work = match &self.found {

@@ -14,6 +14,7 @@ pub mod cmd_work;
 pub mod compare;
 pub mod confine;
 pub mod copies;
+mod descendants;
 pub mod devices;
 pub mod doctor;
 pub mod drive;

@@ -4,17 +4,15 @@
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-use bytepath_report::Costs;
-use rustix::process::{Pid, Signal, kill_process_group};
-
+use crate::descendants::end_with_all;
 use crate::ends::Usage;
 use crate::pair_work::{unnamed, waited};
 use crate::pipe_work::spawn_on;
+use bytepath_report::Costs;
 
 /// So much of what a command that fails said last is told.
 const LAST_WORDS_BYTES: u64 = 2000;
@@ -55,24 +53,18 @@ impl Tolerated {
 }
 
 /// A program and all that it starts; ended together if it is not waited for to its end.
-struct Group(Option<Child>);
+struct Whole(Option<Child>);
 
-impl Drop for Group {
+impl Drop for Whole {
     fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-            let _ = child.wait();
-        }
+        end_with_all(&mut self.0);
     }
 }
 
 /// Runs a program and all that it starts to its end, within `patience`.
 pub(crate) fn to_the_end(command: &mut Command, patience: Duration) -> Result<ExitStatus, String> {
-    let mut group = Group(Some(spawn_on(command.process_group(0), None)?));
-    let child = group.0.as_mut().expect("it was just put there");
-    let status = waited(child, patience)?;
-    group.0 = None;
-    Ok(status)
+    let mut whole = Whole(Some(spawn_on(command, None)?));
+    waited(whole.0.as_mut().expect("it was just put there"), patience)
 }
 
 /// What one run of a program cost, by what it and all that it started have used.

@@ -13,7 +13,10 @@ use bytepath_report::{Costs, PEAK_AT_MOST};
 
 use crate::arm::{Outcome, Timing, Work};
 use crate::clock::Clocked;
+use crate::descendants::end_with_all;
 use crate::ends::Starter;
+use crate::interrupt;
+use crate::pipe_work::spawn_on;
 use crate::to_the_end::{Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
 
 /// A command that takes longer is not measured.
@@ -175,12 +178,20 @@ pub fn by_shell(shell: &Path, text: &str) -> Result<(), String> {
     by_shell_with(shell, text, |command| to_the_end(command, PATIENCE))
 }
 
-/// The same, though the run is to end.
+/// The same, though the run is to end; a second wish ends it.
 ///
 /// # Errors
-/// As those of [`by_shell`].
+/// As those of [`by_shell`], or that it was ended.
 pub fn by_shell_at_the_end(shell: &Path, text: &str) -> Result<(), String> {
-    by_shell_with(shell, text, |command| command.status().map_err(told))
+    by_shell_with(shell, text, |command| {
+        let mut child = Some(spawn_on(command, None)?);
+        let running = child.as_mut().expect("it was just put there");
+        if interrupt::wished_again_before_end(running) {
+            end_with_all(&mut child);
+            return Err(format!("{text} was not finished: a second signal ended it"));
+        }
+        running.wait().map_err(told)
+    })
 }
 
 fn by_shell_with(

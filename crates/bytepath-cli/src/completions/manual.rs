@@ -77,7 +77,10 @@ const CODES: &[(&str, &[(&str, &str)])] = &[
             DONE,
             ("1", "It failed."),
             WRONG_USAGE,
-            ("129, 130, 131, 143", "SIGHUP, SIGINT, SIGQUIT or SIGTERM interrupted the arms of an experiment."),
+            (
+                "129, 130, 131, 143",
+                "SIGHUP, SIGINT, SIGQUIT or SIGTERM interrupted the arms of an experiment.",
+            ),
             ("any", "Of a command or pipeline that it ran: that one's own."),
         ],
     ),

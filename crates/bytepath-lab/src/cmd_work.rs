@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::rc::Rc;
@@ -13,8 +12,8 @@ use bytepath_report::{Costs, PEAK_AT_MOST};
 
 use crate::arm::{Outcome, Timing, Work};
 use crate::clock::Clocked;
+use crate::clocked::Asked;
 use crate::descendants::end_with_all;
-use crate::ends::Starter;
 use crate::interrupt;
 use crate::pipe_work::spawn_on;
 use crate::to_the_end::{Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
@@ -99,30 +98,15 @@ impl Work for CmdWork {
 impl CmdWork {
     /// One run, which did not fail.
     fn clocked(&self, output: Option<&File>) -> Result<Clocked, String> {
-        let folder = std::env::temp_dir();
-        let (mut errors, mut report) = (file_in(&folder)?, file_in(&folder)?);
-        let mut clock = Command::new(&self.program);
-        clock.arg("clock").args(Starter::this().words());
-        if let Some(input) = &self.input {
-            clock.arg("--input").arg(input);
-        }
-        // What the command writes goes to the clock's standard input: its output is the report's.
-        match output {
-            Some(file) => clock.arg("--output-to-stdin").stdin(file.try_clone().map_err(told)?),
-            None => clock.stdin(Stdio::null()),
+        let mut errors = file_in(&std::env::temp_dir())?;
+        let asked = Asked {
+            program: &self.program,
+            words: &self.words,
+            input: self.input.as_deref(),
+            output,
+            patience: PATIENCE,
         };
-        clock.arg("--").args(&self.words);
-        clock.stdout(report.try_clone().map_err(told)?).stderr(errors.try_clone().map_err(told)?);
-        let status = to_the_end(&mut clock, PATIENCE)?;
-        let mut text = String::new();
-        report.rewind().and_then(|()| report.read_to_string(&mut text)).map_err(told)?;
-        let clocked: Clocked = serde_json::from_str(&text).map_err(|_| {
-            // What the clock could not write, it could not say either.
-            match report.write_all(&[0; 4096]) {
-                Err(error) => full(&folder, &error),
-                Ok(()) => format!("its clock failed ({status}){}", said(&mut errors)),
-            }
-        })?;
+        let clocked = asked.clocked(&mut errors)?;
         match self.failure(&clocked) {
             None => Ok(clocked),
             Some(why) => Err(format!("{why}{}", said(&mut errors))),
@@ -131,18 +115,9 @@ impl CmdWork {
 
     /// Why the run counts as failed, if it does.
     fn failure(&self, clocked: &Clocked) -> Option<String> {
-        let word = &self.words[0];
-        if let Some(errno) = clocked.errno {
-            let error = std::io::Error::from_raw_os_error(errno);
-            return Some(match error.kind() {
-                std::io::ErrorKind::NotFound => {
-                    format!("{word} was not found; is it installed, and in PATH?")
-                }
-                std::io::ErrorKind::PermissionDenied => format!("{word} is not executable"),
-                _ => format!("{word} cannot be started: {error}"),
-            });
-        }
-        self.tolerated.failure(clocked.code, clocked.signal)
+        clocked
+            .not_started(&self.words[0])
+            .or_else(|| self.tolerated.failure(clocked.code, clocked.signal))
     }
 
     fn compare(&self, output: &mut File) -> Result<(), String> {
@@ -223,10 +198,6 @@ fn outcome(clocked: &Clocked) -> Outcome {
         found: at_most.into_iter().collect(),
         ..Outcome::default()
     }
-}
-
-fn full(folder: &Path, error: &std::io::Error) -> String {
-    format!("cannot write into {}: {error}; set TMPDIR", folder.display())
 }
 
 fn told(error: std::io::Error) -> String {

@@ -10,6 +10,7 @@ pub mod calls;
 pub mod carry_work;
 mod cgroups;
 pub mod clock;
+mod clocked;
 pub mod cmd_work;
 pub mod compare;
 pub mod confine;

@@ -336,7 +336,7 @@ fn a_cleanup_that_hangs_is_ended_by_a_second_signal_and_that_is_said() {
     // Interrupted, and at its own end.
     for command in ["echo $$ > runs; exec sleep 100", "true"] {
         let folder = folder();
-        let words = ["bench", "cmd", "--no-store", "--blocks", "1", command, "--cleanup", cleanup];
+        let words = ["bench", "cmd", "--no-store", "--blocks", "2", command, "--cleanup", cleanup];
         let mut bench = spawned(
             bytepath(&words)
                 .current_dir(folder.path())

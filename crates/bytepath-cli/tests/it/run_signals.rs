@@ -434,7 +434,7 @@ fn progress_draws_a_line_a_stage() {
 fn commands_that_are_measured_have_the_terminal_and_are_interrupted_at_it() {
     let Some(mut person) = Person::sits_down() else { return };
     person.sees("ready> ");
-    let bench = "\"$bytepath\" bench cmd --no-store --blocks 1";
+    let bench = "\"$bytepath\" bench cmd --no-store --blocks 2";
     // Who sets it is stopped where its group is not the one in front.
     person.types(&format!("{bench} 'stty sane </dev/tty' && echo me''asured\n"));
     person.sees("measured\r\n");

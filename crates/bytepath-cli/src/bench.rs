@@ -603,6 +603,7 @@ impl Measuring {
             explained: self.explain.then(|| self.shown.clone()),
             alone: to_stdout(&self.json) || to_stdout(&self.csv),
             keep: !self.no_store,
+            measuring: interrupt::Measuring::begin(),
         })
     }
 }
@@ -620,6 +621,8 @@ struct Outputs {
     alone: bool,
     /// Whether the run is to be kept in the store.
     keep: bool,
+    /// Until they are written, a signal ends the run and not the program.
+    measuring: interrupt::Measuring,
 }
 
 /// Shows the results. An arm that could run, and then failed, is told by the exit code too.
@@ -697,23 +700,24 @@ pub(crate) fn keep(record: &Record) -> Option<String> {
 
 /// Writes the record to every file asked for; one that fails does not keep the others from it.
 fn save(record: &Record, outputs: Outputs) -> anyhow::Result<()> {
-    let json = match outputs.json {
-        Some(output) => output.write(record.to_json()?.as_bytes()),
-        None => Ok(()),
+    let json = |record: &Record| Ok(record.to_json()?.into_bytes());
+    let rows = |record: &Record| {
+        let mut text = Vec::new();
+        csv::write(record, &mut text)?;
+        Ok(text)
     };
-    let mut text = Vec::new();
-    let csv = match outputs.csv {
-        Some(output) => csv::write(record, &mut text)
-            .map_err(anyhow::Error::from)
-            .and_then(|()| output.write(&text)),
-        None => Ok(()),
-    };
-    let page = match outputs.report {
-        Some(output) => crate::report::page(std::slice::from_ref(record))
-            .and_then(|page| output.write(page.as_bytes())),
-        None => Ok(()),
-    };
-    json.and(csv).and(page)
+    let page =
+        |record: &Record| Ok(crate::report::page(std::slice::from_ref(record))?.into_bytes());
+    type Text<'a> = &'a dyn Fn(&Record) -> anyhow::Result<Vec<u8>>;
+    let all: [(Option<Output>, Text<'_>); 3] =
+        [(outputs.json, &json), (outputs.csv, &rows), (outputs.report, &page)];
+    let all = all.into_iter().filter_map(|(output, text)| Some((output?, text)));
+    let (files, others): (Vec<_>, Vec<_>) = all.partition(|(output, _)| output.is_file());
+    let write = |(output, text): (Output, Text<'_>)| output.write(&text(record)?);
+    let written = files.into_iter().map(write).fold(Ok(()), anyhow::Result::and);
+    // A pipe may be left unread for ever, and a signal ends that.
+    drop(outputs.measuring);
+    others.into_iter().map(write).fold(written, anyhow::Result::and)
 }
 
 /// Colour and width as standard output allows.

@@ -5,14 +5,14 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write as _;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rustix::fs::{Access, AtFlags, CWD, FileType, accessat};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, accessat, linkat, openat};
 use rustix::io::Errno;
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 use crate::classic::{always_quoted, close, closed_well, word};
 use crate::device;
@@ -56,6 +56,11 @@ impl Output {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether writing waits for nobody who reads.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.way, Way::Replaced)
     }
 
     /// Writes the results. A reader who left had enough of them: whatever else there is to write, and
@@ -103,42 +108,88 @@ pub(crate) fn replace_file(path: &Path, text: &[u8]) -> anyhow::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    let (written, path) = beside(path, text)?;
+    let written = Written::beside(path, text)?;
     // The device itself would be asked again and again, and what is measured waits for it too.
-    closed_well(written.as_file().as_fd())?;
-    written.persist(path)?;
-    Ok(())
+    closed_well(written.file.as_fd())?;
+    Ok(written.replace()?)
 }
 
 /// Puts a new file in the place of the old one, if there was one, with its permissions.
 fn replace(path: &Path, text: &[u8]) -> anyhow::Result<()> {
-    let (written, path) = beside(path, text)?;
+    let written = Written::beside(path, text)?;
     // Some file systems (NFS, those with quotas) tell only now that bytes are lost, while the old
     // ones are still there.
-    device::settle(written.as_file())?;
-    written.persist(path)?;
-    Ok(())
+    device::settle(&written.file)?;
+    Ok(written.replace()?)
 }
 
-/// A new file that waits to be put in the place of the one at this path, and which path that is.
-fn beside(path: &Path, text: &[u8]) -> std::io::Result<(NamedTempFile, PathBuf)> {
-    // What a link points to is replaced, and the link kept.
-    if is_planted(path) {
-        return Err(rustix::io::Errno::ACCESS.into());
+/// A new file that waits to be put in the place of the one at a path.
+struct Written {
+    file: File,
+    /// Its passing name. It has none where the file system has such files, so that nothing is left of it where
+    /// this process is killed.
+    name: Option<TempPath>,
+    /// The path.
+    path: PathBuf,
+}
+
+impl Written {
+    fn beside(path: &Path, text: &[u8]) -> std::io::Result<Written> {
+        // What a link points to is replaced, and the link kept.
+        if is_planted(path) {
+            return Err(Errno::ACCESS.into());
+        }
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let old = std::fs::metadata(&path).ok().map(|old| old.permissions());
+        // Its passing name is nobody's business, and would be in the error.
+        let may = Access::WRITE_OK | Access::EXEC_OK;
+        accessat(CWD, folder(&path), may, AtFlags::EACCESS)?;
+        let (mut file, name) = match unnamed(folder(&path)) {
+            Some(file) => (file, None),
+            None => {
+                let new = std::fs::Permissions::from_mode(0o666);
+                let named = tempfile::Builder::new().permissions(new).tempfile_in(folder(&path))?;
+                let (file, name) = named.into_parts();
+                (file, Some(name))
+            }
+        };
+        if let Some(old) = old {
+            // The umask is for new files.
+            file.set_permissions(old)?;
+        }
+        file.write_all(text)?;
+        Ok(Written { file, name, path })
     }
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let old = std::fs::metadata(&path).ok().map(|old| old.permissions());
-    let new = std::fs::Permissions::from_mode(0o666);
-    // Its passing name is nobody's business, and would be in the error.
-    let may = Access::WRITE_OK | Access::EXEC_OK;
-    accessat(CWD, folder(&path), may, AtFlags::EACCESS)?;
-    let mut file = tempfile::Builder::new().permissions(new).tempfile_in(folder(&path))?;
-    if let Some(old) = old {
-        // The umask is for new files.
-        file.as_file().set_permissions(old)?;
+
+    fn replace(self) -> std::io::Result<()> {
+        let Written { file, name, path } = self;
+        let link = |name: &Path| {
+            let unnamed = format!("{OPEN}/{}", file.as_raw_fd());
+            linkat(CWD, unnamed, CWD, name, AtFlags::SYMLINK_FOLLOW).map_err(std::io::Error::from)
+        };
+        let name = match name {
+            Some(name) => name,
+            None => match link(&path) {
+                // Only a name takes the place of another.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                    tempfile::Builder::new().make_in(folder(&path), link)?.into_temp_path()
+                }
+                done => return done,
+            },
+        };
+        Ok(name.persist(path)?)
     }
-    file.as_file_mut().write_all(text)?;
-    Ok((file, path))
+}
+
+/// Where a file without a name can be given one.
+const OPEN: &str = "/proc/self/fd";
+
+/// A new file without a name; none where there cannot be one, or no name for it later.
+fn unnamed(folder: &Path) -> Option<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o666);
+    let file = Path::new(OPEN).exists().then(|| openat(CWD, folder, flags, mode))?;
+    file.ok().map(File::from)
 }
 
 /// Whether it is a symbolic link of somebody else's in a folder where everybody makes them, as

@@ -13,7 +13,9 @@ use std::time::Instant;
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
+use crate::descendants::end_all;
 use crate::ends::Usage;
+use crate::interrupt;
 
 /// What one run of a command was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,10 +36,10 @@ pub struct Clocked {
     pub errno: Option<i32>,
 }
 
-/// Runs the command to its end.
+/// Runs the command to its end, or ends it with all that it started once that is wished.
 ///
 /// # Errors
-/// It was started, and its end cannot be waited for. One that cannot be started is no error, but is
+/// It was started, and ended so, or its end cannot be waited for. One that cannot be started is no error, but is
 /// told by [`Clocked::errno`].
 pub fn run(command: &mut Command) -> io::Result<Clocked> {
     let before = Usage::of_children();
@@ -48,6 +50,10 @@ pub fn run(command: &mut Command) -> io::Result<Clocked> {
             return Ok(Clocked { errno: error.raw_os_error().or(Some(0)), ..Clocked::default() });
         }
     };
+    if interrupt::wished_before_end(&child) {
+        end_all();
+        return Err(io::Error::other("interrupted"));
+    }
     let status: ExitStatus = child.wait()?;
     let seconds = began.elapsed().as_secs_f64();
     let own_bytes = held(UsageWho::RUSAGE_SELF);

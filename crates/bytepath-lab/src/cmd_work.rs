@@ -3,8 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::io::{Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,8 +12,11 @@ use bytepath_report::{Costs, PEAK_AT_MOST};
 
 use crate::arm::{Outcome, Timing, Work};
 use crate::clock::Clocked;
-use crate::ends::Starter;
-use crate::to_the_end::{Ending, Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
+use crate::clocked::Asked;
+use crate::descendants::end_with_all;
+use crate::interrupt;
+use crate::pipe_work::spawn_on;
+use crate::to_the_end::{Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
 
 /// A command that takes longer is not measured.
 pub const PATIENCE: Duration = Duration::from_secs(3600);
@@ -96,30 +98,15 @@ impl Work for CmdWork {
 impl CmdWork {
     /// One run, which did not fail.
     fn clocked(&self, output: Option<&File>) -> Result<Clocked, String> {
-        let folder = std::env::temp_dir();
-        let (mut errors, mut report) = (file_in(&folder)?, file_in(&folder)?);
-        let mut clock = Command::new(&self.program);
-        clock.arg("clock").args(Starter::this().words());
-        if let Some(input) = &self.input {
-            clock.arg("--input").arg(input);
-        }
-        // What the command writes goes to the clock's standard input: its output is the report's.
-        match output {
-            Some(file) => clock.arg("--output-to-stdin").stdin(file.try_clone().map_err(told)?),
-            None => clock.stdin(Stdio::null()),
+        let mut errors = file_in(&std::env::temp_dir())?;
+        let asked = Asked {
+            program: &self.program,
+            words: &self.words,
+            input: self.input.as_deref(),
+            output,
+            patience: PATIENCE,
         };
-        clock.arg("--").args(&self.words);
-        clock.stdout(report.try_clone().map_err(told)?).stderr(errors.try_clone().map_err(told)?);
-        let status = to_the_end(&mut clock, PATIENCE)?;
-        let mut text = String::new();
-        report.rewind().and_then(|()| report.read_to_string(&mut text)).map_err(told)?;
-        let clocked: Clocked = serde_json::from_str(&text).map_err(|_| {
-            // What the clock could not write, it could not say either.
-            match report.write_all(&[0; 4096]) {
-                Err(error) => full(&folder, &error),
-                Ok(()) => format!("its clock failed ({status}){}", said(&mut errors)),
-            }
-        })?;
+        let clocked = asked.clocked(&mut errors)?;
         match self.failure(&clocked) {
             None => Ok(clocked),
             Some(why) => Err(format!("{why}{}", said(&mut errors))),
@@ -128,18 +115,8 @@ impl CmdWork {
 
     /// Why the run counts as failed, if it does.
     fn failure(&self, clocked: &Clocked) -> Option<String> {
-        let word = &self.words[0];
-        if let Some(errno) = clocked.errno {
-            let error = std::io::Error::from_raw_os_error(errno);
-            return Some(match error.kind() {
-                std::io::ErrorKind::NotFound => {
-                    format!("{word} was not found; is it installed, and in PATH?")
-                }
-                std::io::ErrorKind::PermissionDenied => format!("{word} is not executable"),
-                _ => format!("{word} cannot be started: {error}"),
-            });
-        }
-        self.tolerated.failure(ending(clocked))
+        let failure = || self.tolerated.failure(clocked.ending());
+        clocked.not_started(&self.words[0]).or_else(failure)
     }
 
     fn compare(&self, output: &mut File) -> Result<(), String> {
@@ -175,12 +152,20 @@ pub fn by_shell(shell: &[String], text: &str) -> Result<(), String> {
     by_shell_with(shell, text, |command| to_the_end(command, PATIENCE))
 }
 
-/// The same, though the run is to end.
+/// The same, though the run is to end; a second wish ends it.
 ///
 /// # Errors
-/// As those of [`by_shell`].
+/// As those of [`by_shell`], or that it was ended.
 pub fn by_shell_at_the_end(shell: &[String], text: &str) -> Result<(), String> {
-    by_shell_with(shell, text, |command| command.status().map_err(told))
+    by_shell_with(shell, text, |command| {
+        let mut child = Some(spawn_on(command, None)?);
+        let running = child.as_mut().expect("it was just put there");
+        if interrupt::wished_again_before_end(running) {
+            end_with_all(&mut child);
+            return Err(format!("{text} was not finished: a second signal ended it"));
+        }
+        running.wait().map_err(told)
+    })
 }
 
 fn by_shell_with(
@@ -198,10 +183,6 @@ fn by_shell_with(
     }
 }
 
-fn ending(clocked: &Clocked) -> Ending {
-    clocked.signal.map_or_else(|| Ending::Code(clocked.code.unwrap_or_default()), Ending::Signal)
-}
-
 fn outcome(clocked: &Clocked) -> Outcome {
     let at_most = clocked.own_bytes.filter(|_| clocked.peak_bytes.is_none());
     let at_most = at_most.map(|bytes| (PEAK_AT_MOST.to_owned(), bytes.into()));
@@ -212,14 +193,10 @@ fn outcome(clocked: &Clocked) -> Outcome {
             peak_memory_bytes: clocked.peak_bytes.map(|bytes| bytes as f64),
             ..costs_of_run(clocked.usage)
         },
-        code: Some(ending(clocked).code()),
+        code: Some(clocked.ending().code()),
         found: at_most.into_iter().collect(),
         ..Outcome::default()
     }
-}
-
-fn full(folder: &Path, error: &std::io::Error) -> String {
-    format!("cannot write into {}: {error}; set TMPDIR", folder.display())
 }
 
 fn told(error: std::io::Error) -> String {

@@ -14,10 +14,21 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 static WISH: OnceLock<OwnedFd> = OnceLock::new();
 
+/// Where it comes again and again.
+static WISHES: OnceLock<OwnedFd> = OnceLock::new();
+
+/// Wishes that come within this are one: timeout(1) sends a signal to us and then to our group.
+const SAME_WITHIN: Duration = Duration::from_millis(100);
+
 /// From now on samples end, and fail, once this descriptor is readable. It is never read from. Only
 /// the first descriptor counts.
 pub fn when_readable(descriptor: OwnedFd) {
     let _ = WISH.set(descriptor);
+}
+
+/// From now on something comes here, to be read, with every wish. It does not block.
+pub fn each_in(descriptor: OwnedFd) {
+    let _ = WISHES.set(descriptor);
 }
 
 /// Whether the run is to end.
@@ -71,6 +82,31 @@ pub fn wished_before_end(child: &Child) -> bool {
     let Ok(ended) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return false };
     let long = Instant::now() + Duration::from_secs(1 << 32);
     matches!(wait(&ended, long), Ok(Came::Wish))
+}
+
+/// Waits until a process that this one started has ended, though the run is to end; whether that was wished
+/// once more before. Where that cannot be watched it is not known.
+pub(crate) fn wished_again_before_end(child: &Child) -> bool {
+    let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty());
+    let (Ok(ended), Some(wishes)) = (ended, WISHES.get()) else { return false };
+    let mut first = wished().then(Instant::now);
+    read_all(wishes);
+    loop {
+        let mut fds = [&ended, wishes].map(|fd| PollFd::new(fd, PollFlags::IN));
+        match poll(&mut fds, None) {
+            Err(Errno::INTR) => continue,
+            Ok(_) if fds[0].revents().is_empty() => {}
+            _ => return false,
+        }
+        read_all(wishes);
+        if first.get_or_insert_with(Instant::now).elapsed() > SAME_WITHIN {
+            return true;
+        }
+    }
+}
+
+fn read_all(wishes: &OwnedFd) {
+    while matches!(rustix::io::read(wishes, &mut [0_u8; 64]), Ok(1..)) {}
 }
 
 /// The time that is left; none where it is too long to be told.

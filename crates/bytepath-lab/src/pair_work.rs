@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -15,9 +16,10 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::arm::{Measured, Outcome, Timing, Work};
+use crate::descendants::end_with_all;
 use crate::ends::{EndReport, GIB, Starter, Usage};
 use crate::interrupt::{self, Came};
-use crate::pipe_work::{Says, end, ended, spawn_on};
+use crate::pipe_work::{Says, end, ended, spawn_on, wished_with_signal};
 
 /// Longer than this a sample is not waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -206,7 +208,12 @@ pub(crate) fn waited(child: &mut Child, patience: Duration) -> Result<ExitStatus
     let ended = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty());
     let ended = ended.map_err(|errno| told(errno.into()))?;
     match interrupt::wait(&ended, Instant::now() + patience).map_err(told)? {
-        Came::Readable => child.wait().map_err(told),
+        Came::Readable => match child.wait().map_err(told)? {
+            status if status.signal().is_some() && wished_with_signal() => {
+                Err("interrupted".into())
+            }
+            status => Ok(status),
+        },
         Came::Wish => Err("interrupted".into()),
         Came::Nothing => Err("it did not end in time".into()),
     }
@@ -244,9 +251,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for child in [&mut self.mover, &mut self.feeder, &mut self.drain] {
-            end(child);
-        }
+        end_with_all(&mut self.mover);
+        end(&mut self.feeder);
+        end(&mut self.drain);
     }
 }
 

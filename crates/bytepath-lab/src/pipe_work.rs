@@ -399,10 +399,15 @@ pub(crate) fn said(
     };
     let errors = errors.trim().trim_start_matches("bytepath: ");
     if status.signal().is_some() {
-        // What is typed at a keyboard comes to all processes, and to this one last.
-        interrupt::wished_within(SIGNAL_PATIENCE);
+        wished_with_signal();
     }
     Err(if errors.is_empty() { status.to_string() } else { errors.to_owned() })
+}
+
+/// Whether the signal that ended a process is the wish that the run ends: what is typed at a keyboard comes to
+/// all processes, and may come to this one last.
+pub(crate) fn wished_with_signal() -> bool {
+    interrupt::wished_within(SIGNAL_PATIENCE)
 }
 
 /// All that a process says on a pipe until it ends, or an error when that takes too long.

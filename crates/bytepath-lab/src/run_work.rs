@@ -5,10 +5,10 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::arm::{Outcome, Timing, Work};
-use crate::ends::Usage;
+use crate::clocked::Asked;
 use crate::to_the_end::{Ending, Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
 
 /// A pipeline that takes longer is not measured.
@@ -19,6 +19,8 @@ pub(crate) type Output = (i32, u64, u64);
 
 /// A pipeline, again and again.
 pub(crate) struct RunWork {
+    /// The `bytepath` executable.
+    pub(crate) program: PathBuf,
     /// The program that runs it, with its words.
     pub(crate) words: Vec<String>,
     /// What runs `prepare`.
@@ -44,20 +46,21 @@ impl Work for RunWork {
         }
         let mut output = file_in(&self.directory)?;
         let mut errors = file_in(&std::env::temp_dir())?;
-        let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).stdin(Stdio::null());
-        command.stderr(errors.try_clone().map_err(told)?);
-        command.stdout(output.try_clone().map_err(told)?);
-        let before = Usage::of_children();
-        let began = Instant::now();
-        let ending = Ending::of(to_the_end(&mut command, PATIENCE)?);
-        let seconds = began.elapsed().as_secs_f64();
-        let usage = Usage::of_children().since(before);
-        if let Some(why) = self.tolerated.failure(ending) {
+        let asked = Asked {
+            program: &self.program,
+            words: &self.words,
+            input: None,
+            output: Some(&output),
+            patience: PATIENCE,
+        };
+        let clocked = asked.clocked(&mut errors)?;
+        let (seconds, ending) = (clocked.seconds, clocked.ending());
+        let failure = || self.tolerated.failure(ending);
+        if let Some(why) = clocked.not_started(&self.words[0]).or_else(failure) {
             return Err(format!("{why}{}", said(&mut errors)));
         }
         self.check(ending, &mut output)?;
-        let (costs, code) = (costs_of_run(usage), Some(ending.code()));
+        let (costs, code) = (costs_of_run(clocked.usage), Some(ending.code()));
         Ok(Outcome { value: seconds, seconds, costs, code, ..Outcome::default() })
     }
 }

@@ -4,18 +4,16 @@
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use bytepath_report::Costs;
-use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::descendants::end_with_all;
 use crate::ends::Usage;
-use crate::interrupt::wished_within;
 use crate::pair_work::{unnamed, waited};
-use crate::pipe_work::{SIGNAL_PATIENCE, spawn_on};
+use crate::pipe_work::spawn_on;
 
 /// So much of what a command that fails said last is told.
 const LAST_WORDS_BYTES: u64 = 2000;
@@ -43,10 +41,6 @@ impl Tolerated {
     /// Why a program that ended so counts as failed, if it does.
     pub(crate) fn failure(&self, ending: Ending) -> Option<String> {
         match ending {
-            // What is sent to all processes may come to this one last.
-            Ending::Signal(signal) if is_wish(signal) && wished_within(SIGNAL_PATIENCE) => {
-                Some("interrupted".into())
-            }
             Ending::Signal(_) if *self == Tolerated::All => None,
             Ending::Signal(signal) => Some(format!(
                 "it was ended by {}; --ignore-failure without codes measures it all the same",
@@ -79,11 +73,6 @@ impl Tolerated {
     }
 }
 
-/// Whether the run is to end where this process gets the signal.
-fn is_wish(signal: i32) -> bool {
-    [Signal::HUP, Signal::INT, Signal::TERM].iter().any(|wish| wish.as_raw() == signal)
-}
-
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Ending {
@@ -94,12 +83,6 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    pub(crate) fn of(status: ExitStatus) -> Ending {
-        // One that was waited for to its end has one of both.
-        let code = status.code().map(Ending::Code);
-        code.unwrap_or_else(|| Ending::Signal(status.signal().unwrap_or_default()))
-    }
-
     /// The code by which shells tell it.
     pub(crate) fn code(self) -> i32 {
         match self {
@@ -110,24 +93,18 @@ impl Ending {
 }
 
 /// A program and all that it starts; ended together if it is not waited for to its end.
-struct Group(Option<Child>);
+struct Whole(Option<Child>);
 
-impl Drop for Group {
+impl Drop for Whole {
     fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-            let _ = child.wait();
-        }
+        end_with_all(&mut self.0);
     }
 }
 
 /// Runs a program and all that it starts to its end, within `patience`.
 pub(crate) fn to_the_end(command: &mut Command, patience: Duration) -> Result<ExitStatus, String> {
-    let mut group = Group(Some(spawn_on(command.process_group(0), None)?));
-    let child = group.0.as_mut().expect("it was just put there");
-    let status = waited(child, patience)?;
-    group.0 = None;
-    Ok(status)
+    let mut whole = Whole(Some(spawn_on(command, None)?));
+    waited(whole.0.as_mut().expect("it was just put there"), patience)
 }
 
 /// What one run of a program cost, by what it and all that it started have used.

@@ -95,7 +95,7 @@ async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
         caught.append(number)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, cancel, number)
     try:
         return await task

@@ -257,9 +257,16 @@ impl Files {
         }
     }
 
-    /// The names of the arms that are asked for.
+    /// The names of the arms that are asked for. A peer runs beside whatever is chosen.
     fn names(&self) -> anyhow::Result<Vec<String>> {
-        super::matching(files::names(&self.caches()), &self.arms)
+        if self.peer.is_none() {
+            return super::matching(files::names(&self.caches()), &self.arms);
+        }
+        let mut all = files::names_with_fio(&self.caches());
+        let chosen = super::matching(all.clone(), &self.arms)?;
+        let is_chosen = |name: &str| chosen.iter().any(|chosen| chosen == name);
+        all.retain(|name| is_chosen(name) || name.strip_prefix("fio-").is_some_and(is_chosen));
+        Ok(all)
     }
 
     /// Bytes of a request: as many as are asked for, where that can be.

@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP while something is measured: the run ends at once, what is complete is shown,
-//! and only then does the signal end the program, as whoever sent it expects.
+//! SIGINT, SIGQUIT, SIGTERM and SIGHUP while something is measured: the run ends at once, what is complete
+//! is shown, and only then does the signal end the program, as whoever sent it expects.
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytepath_lab::interrupt;
 use rustix::pipe::{PipeFlags, pipe_with};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag::register_usize;
 use signal_hook::low_level::pipe;
 
@@ -53,25 +53,29 @@ impl Handlers {
     /// Where handlers are refused, the signals end the program as they always do.
     fn installed() -> Handlers {
         let handlers = Handlers { idle: Arc::new(true.into()), ..Handlers::default() };
-        let Ok((reader, writer)) = pipe_with(PipeFlags::CLOEXEC) else { return handlers };
+        let pipe = || pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
+        let (Ok((reader, writer)), Ok((each, again))) = (pipe(), pipe()) else { return handlers };
         // Of a program that nohup has begun SIGHUP is ignored.
-        let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+        let heeded =
+            [SIGINT, SIGQUIT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
         let installed = heeded.filter(|signal| {
-            writer.try_clone().and_then(|writer| handlers.install(*signal, writer)).is_ok()
+            let writers = [writer.try_clone(), again.try_clone()];
+            let writers = writers.into_iter().collect::<std::io::Result<Vec<_>>>();
+            writers.and_then(|writers| handlers.install(*signal, writers)).is_ok()
         });
         // A pipe that nobody writes to is at its end, which would be a wish too.
         if installed.count() > 0 {
             interrupt::when_readable(reader);
+            interrupt::each_in(each);
         }
         handlers
     }
 
-    fn install(&self, signal: i32, writer: OwnedFd) -> std::io::Result<()> {
+    fn install(&self, signal: i32, writers: Vec<OwnedFd>) -> std::io::Result<()> {
         // What is registered first is done first.
         ending::by_signal_while(signal, self.idle.clone())?;
         register_usize(signal, self.came.clone(), signal.unsigned_abs() as usize)?;
-        pipe::register(signal, writer)?;
-        Ok(())
+        writers.into_iter().try_for_each(|writer| pipe::register(signal, writer).map(drop))
     }
 }
 

@@ -77,7 +77,10 @@ const CODES: &[(&str, &[(&str, &str)])] = &[
             DONE,
             ("1", "It failed."),
             WRONG_USAGE,
-            ("129, 130, 143", "SIGHUP, SIGINT or SIGTERM interrupted the arms of an experiment."),
+            (
+                "129, 130, 131, 143",
+                "SIGHUP, SIGINT, SIGQUIT or SIGTERM interrupted the arms of an experiment.",
+            ),
             ("any", "Of a command or pipeline that it ran: that one's own."),
         ],
     ),
@@ -89,7 +92,7 @@ const CODES: &[(&str, &[(&str, &str)])] = &[
             ("1", "It failed, on a machine at least; or fleet doctor found something poor."),
             ("2", "Wrong usage."),
             ("3", "With --fail-if-slower of fleet compare, an arm is slower by so much or more."),
-            ("129, 130, 143", "SIGHUP, SIGINT or SIGTERM interrupted it."),
+            ("129, 130, 131, 143", "SIGHUP, SIGINT, SIGQUIT or SIGTERM interrupted it."),
         ],
     ),
 ];
@@ -98,8 +101,8 @@ const DONE: (&str, &str) = ("0", "It is done.");
 const FAILED: (&str, &str) = ("1", "It failed, or a part of it did.");
 const WRONG_USAGE: (&str, &str) = ("2", "Wrong usage.");
 const INTERRUPTED: (&str, &str) = (
-    "129, 130, 143",
-    "SIGHUP, SIGINT or SIGTERM interrupted it, and ended it once what was complete was shown.",
+    "129, 130, 131, 143",
+    "SIGHUP, SIGINT, SIGQUIT or SIGTERM interrupted it, and ended it once what was complete was shown.",
 );
 
 const MEASURED: &[(&str, &str)] = &[DONE, FAILED, WRONG_USAGE, INTERRUPTED];

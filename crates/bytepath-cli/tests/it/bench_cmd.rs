@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::program::{BYTEPATH, Done, bytepath, installed, root, run, run_for_nobody, shell};
+use crate::program::{
+    BYTEPATH, Done, bytepath, ended, installed, root, run, run_for_nobody, shell, signal_of,
+    spawned, until,
+};
 
 /// A run in a folder with these words.
 fn bench(folder: &Path, words: &[&str]) -> Done {
@@ -321,6 +325,82 @@ fn steps_that_fail_are_told_and_the_cleanup_is_done() {
     assert_eq!(fs::read_to_string(folder.path().join("log")).expect("it was done"), "done\n");
     bench(folder.path(), &["true", "--prepare", "false"])
         .refused(1, &["what was to be done before each run failed: false"]);
+}
+
+/// The process that has written its number there.
+#[track_caller]
+fn written(file: &Path) -> Pid {
+    let number = || fs::read_to_string(file).ok()?.strip_suffix('\n')?.parse().ok();
+    until("the number", || number().is_some());
+    number().and_then(Pid::from_raw).expect("a process")
+}
+
+#[test]
+fn what_a_command_has_started_ends_with_a_bench_that_is_killed_or_told_to_end() {
+    // Its own parent has ended before.
+    let left = "sh -c 'sleep 100 & echo $! > left'; sleep 100; :";
+    let started = "sleep 100 & echo $! > left; wait";
+    for words in [["cmd", left], ["cmd", started], ["run", started]] {
+        for signal in [Signal::KILL, Signal::TERM, Signal::QUIT] {
+            let folder = folder();
+            let words = [&["bench"], &words[..], &["--no-store"]].concat();
+            let mut bench = spawned(
+                bytepath(&words)
+                    .current_dir(folder.path())
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null()),
+            );
+            let process = written(&folder.path().join("left"));
+            kill_process(Pid::from_child(bench.child()), signal).expect("it runs");
+            assert_eq!(signal_of(&bench.done()), Some(signal.as_raw()), "{words:?}");
+            ended(process);
+        }
+    }
+}
+
+#[test]
+fn a_step_ends_with_all_that_it_started() {
+    let folder = folder();
+    let words =
+        ["bench", "cmd", "--no-store", "true", "--prepare", "sleep 100 & echo $! > left; wait"];
+    let mut bench = spawned(
+        bytepath(&words).current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::null()),
+    );
+    let process = written(&folder.path().join("left"));
+    kill_process(Pid::from_child(bench.child()), Signal::TERM).expect("it runs");
+    assert_eq!(signal_of(&bench.done()), Some(Signal::TERM.as_raw()));
+    ended(process);
+}
+
+#[test]
+fn a_cleanup_that_hangs_is_ended_by_a_second_signal_and_that_is_said() {
+    let cleanup = "sleep 100 & echo $! > left; wait";
+    // Interrupted, and at its own end.
+    for command in ["echo $$ > runs; exec sleep 100", "true"] {
+        let folder = folder();
+        let words = ["bench", "cmd", "--no-store", "--blocks", "2", command, "--cleanup", cleanup];
+        let mut bench = spawned(
+            bytepath(&words)
+                .current_dir(folder.path())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped()),
+        );
+        let pid = Pid::from_child(bench.child());
+        if command != "true" {
+            written(&folder.path().join("runs"));
+            kill_process(pid, Signal::TERM).expect("it runs");
+        }
+        let process = written(&folder.path().join("left"));
+        // Those that come at once are one.
+        until("its end", || {
+            let _ = kill_process(pid, Signal::TERM);
+            bench.child().try_wait().expect("it is ours").is_some()
+        });
+        let done = bench.done();
+        assert_eq!(signal_of(&done), Some(Signal::TERM.as_raw()), "{done:?}");
+        assert!(done.stderr.contains("was not finished: a second signal ended it"), "{done:?}");
+        ended(process);
+    }
 }
 
 #[test]

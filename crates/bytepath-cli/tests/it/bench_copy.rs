@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::calls::may_trace;
-use crate::program::{arms, bytepath, entries, installed, root, run, shell, spawned, until};
+use crate::program::{arms, bytepath, ended, entries, installed, root, run, shell, spawned, until};
 
 /// Blocks and sizes that take no time; the figures mean nothing.
 const SHORT: [&str; 8] = ["--blocks", "2", "--size", "3M", "--files", "130", "--json", "-"];
@@ -206,7 +206,7 @@ fn a_copier_that_fails_or_copies_badly_gives_no_figure() {
     assert!(why("/short").contains("the copy has 1000 of"), "{}", why("/short"));
     assert!(why("/swapped").contains("other bytes"), "{}", why("/swapped"));
     assert!(why("/false").contains("it failed"), "{}", why("/false"));
-    assert!(why("/such").contains("cannot start"), "{}", why("/such"));
+    assert!(why("/such").contains("was not found"), "{}", why("/such"));
     yard.is_clean();
 }
 
@@ -356,6 +356,29 @@ fn a_run_that_is_interrupted_leaves_nothing() {
     cut_short(&yard, "dir", Signal::TERM, |folder| folder.join("copy").exists());
     until("the end of all copies", || entries(yard.dir.path()).is_empty());
     yard.is_clean();
+}
+
+#[test]
+fn what_a_copier_has_started_ends_with_the_run() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let (yard, folder) = (Yard::new(), tempfile::tempdir().expect("a folder"));
+        let (copier, left) = (folder.path().join("copier"), folder.path().join("left"));
+        let text = format!("#!/bin/sh\nsleep 100 &\necho $! > {}\nwait\n", left.display());
+        std::fs::write(&copier, text).expect("written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&copier, mode).expect("ours");
+        let copier = copier.to_str().expect("a plain name");
+        let words = ["--on", "dir", "--work", "one", "--size", "3M", "--with", copier];
+        let words = [&words[..], &["--arms", "*copier", "--no-store"]].concat();
+        let mut command = yard.command(&words);
+        let mut bench = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        let number = || std::fs::read_to_string(&left).ok()?.strip_suffix('\n')?.parse().ok();
+        until("the number", || number().is_some());
+        let process = number().and_then(Pid::from_raw).expect("a process");
+        kill_process(Pid::from_child(bench.child()), signal).expect("it runs");
+        bench.child().wait().expect("it ends");
+        ended(process);
+    }
 }
 
 #[test]

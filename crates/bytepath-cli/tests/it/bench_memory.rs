@@ -222,7 +222,7 @@ fn pages_that_are_lent_are_taken_back_also_by_the_next_start_after_a_kill() {
         kill_process_group(ended.group, signal).expect("it is there");
         assert_eq!(signal_of(&ended.done()), Some(signal.as_raw()));
     };
-    for signal in [Signal::INT, Signal::HUP] {
+    for signal in [Signal::INT, Signal::HUP, Signal::QUIT] {
         ended_by(signal);
         assert_eq!(pool(), Some(0), "taken back");
     }

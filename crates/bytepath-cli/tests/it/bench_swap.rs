@@ -372,6 +372,7 @@ fn a_run_that_is_interrupted_leaves_nothing() {
     for (arm, signal, far) in [
         ("swap-loop", Signal::INT, Far::Swapping),
         ("swap-file", Signal::TERM, Far::Touching),
+        ("swap-loop", Signal::QUIT, Far::Swapping),
         ("zswap", Signal::HUP, Far::Noted),
     ] {
         cut_short(&yard, arm, signal, far);

@@ -211,6 +211,22 @@ fn fio_does_the_same_work_from_a_job_file_that_is_kept() {
 }
 
 #[test]
+fn the_arms_of_fio_are_listed_and_chosen_as_others_are() {
+    let list = |words: &[&str]| {
+        let words = [&["bench", "files", "--peer", "fio", "--buffered", "--list"], words].concat();
+        run(&mut bytepath(&words)).well().stdout.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let all = list(&[]);
+    assert_eq!(all[..2], ["pread@buffered", "fio-pread@buffered"]);
+    assert_eq!(list(&["--arms", "mmap"]), ["mmap@buffered", "fio-mmap@buffered"]);
+    assert_eq!(list(&["--arms", "fio-mmap"]), ["fio-mmap@buffered"]);
+    if installed("fio") {
+        let record = record(&["--peer", "fio", "--buffered", "--arms", "fio-pread"]);
+        assert_eq!(ran(&record), ["fio-pread@buffered"]);
+    }
+}
+
+#[test]
 fn files_that_are_given_are_read_and_stay_as_they_are() {
     let folder = folder();
     let names: Vec<_> = ["one", "two"].iter().map(|name| folder.path().join(name)).collect();

@@ -262,9 +262,9 @@ fn manual_pages_are_named_dated_and_in_the_letters_that_every_formatter_reads() 
     assert!(page("bytepath-compare.1").contains("\\fB3\\fR\n"));
     let of_fleet = page("bytepath-fleet-cp.1");
     assert!(of_fleet.contains("\\-\\-limit\\-per\\-machine"));
-    assert!(of_fleet.contains("\\fB129, 130, 143\\fR\n"), "its own codes: {of_fleet}");
+    assert!(of_fleet.contains("\\fB129, 130, 131, 143\\fR\n"), "its own codes: {of_fleet}");
     assert!(!page("bytepath-bench-run.1").contains("\\fBany\\fR\n"), "not those of run");
-    let interrupted = "\\fB129, 130, 143\\fR\n";
+    let interrupted = "\\fB129, 130, 131, 143\\fR\n";
     for name in ["bench", "bench-pipes", "bench-cmd", "bench-run", "tune", "tour", "explain-copy"] {
         assert!(page(&format!("bytepath-{name}.1")).contains(interrupted), "{name}");
     }

@@ -429,3 +429,23 @@ fn progress_draws_a_line_a_stage() {
     assert!(!drawn.contains("\x1b[J") && !drawn.contains("\x1b[4A"), "{drawn:?}");
     person.leaves();
 }
+
+#[test]
+fn commands_that_are_measured_have_the_terminal_and_are_interrupted_at_it() {
+    let Some(mut person) = Person::sits_down() else { return };
+    person.sees("ready> ");
+    let bench = "\"$bytepath\" bench cmd --no-store --blocks 2";
+    // Who sets it is stopped where its group is not the one in front.
+    person.types(&format!("{bench} 'stty sane </dev/tty' && echo me''asured\n"));
+    person.sees("measured\r\n");
+    person.types(&format!("{bench} true --prepare 'stty sane </dev/tty' && echo me''asured\n"));
+    person.sees("measured\r\n");
+    person.sees("ready> ");
+    person.types(&format!("{bench} 'echo be''gun >/dev/tty; sleep 100; :'; echo en''ded $?\n"));
+    person.sees("begun\r\n");
+    person.types("\x03");
+    person.sees("ready> ");
+    person.types("echo co''de $?\n");
+    person.sees("code 130");
+    person.leaves();
+}

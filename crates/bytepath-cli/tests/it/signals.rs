@@ -9,8 +9,9 @@ use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, kill_process_group, set_child_subreaper, waitpgid,
 };
 
+use crate::calls::may_trace;
 use crate::program::{
-    BYTEPATH, Bounded, Done, bytepath, installed, root, run, shell, signal_of, spawned,
+    BYTEPATH, Bounded, Done, bytepath, installed, root, run, shell, signal_of, spawned, until,
 };
 use crate::terminal::{Screen, drawing, on_terminal};
 
@@ -134,7 +135,7 @@ fn kept(done: &Done, drawn: &str, folder: &Path) {
 
 #[test]
 fn what_an_interrupted_bench_has_measured_is_kept() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::QUIT, Signal::TERM] {
         let (bench, screen, folder) = in_its_third_block();
         let (done, drawn) = ended_by(bench, screen, signal);
         kept(&done, &drawn, folder.path());
@@ -291,4 +292,54 @@ fn the_first_process_of_a_container_ends_by_signals_also_while_it_measures_nothi
 fn where_both_signals_are_ignored_it_measures_all_the_same() {
     let bench = "bench overhead --blocks 3 --time 2ms --warm-up 1ms --no-store";
     shell(&format!("trap '' INT TERM; \"$bytepath\" {bench}")).well();
+}
+
+#[test]
+fn a_signal_while_results_are_written_loses_none_of_them() {
+    if !may_trace() {
+        println!("skipped: needs strace, and the right to use it");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let mut command = std::process::Command::new("strace");
+    command.args([
+        "-f",
+        "-qqq",
+        "-o",
+        &file("calls"),
+        "-e",
+        "signal=none",
+        "-e",
+        "trace=fdatasync",
+    ]);
+    command.args(["-e", "inject=fdatasync:delay_enter=2s", BYTEPATH, "bench", "gen", "--no-store"]);
+    command.args(["--quick", "--time", "0.05s", "--arms", "yes*", "--json", &file("record")]);
+    let mut strace =
+        spawned(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()));
+    let children = format!("/proc/{0}/task/{0}/children", Pid::from_child(strace.child()));
+    // What becomes the record has its bytes.
+    let writing = || {
+        let pid = std::fs::read_to_string(&children).ok()?.split_whitespace().next()?.to_owned();
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+        let mut open = open.map(|entry| entry.path());
+        let there = |file: &std::path::PathBuf| {
+            std::fs::read_link(file).is_ok_and(|path| path.starts_with(folder.path()))
+        };
+        let has_bytes =
+            |file: &std::path::PathBuf| std::fs::metadata(file).is_ok_and(|file| file.len() > 0);
+        open.find(|file| there(file) && has_bytes(file)).and_then(|_| pid.parse().ok())
+    };
+    let mut pid = None;
+    until("the writing", || {
+        pid = writing();
+        pid.is_some()
+    });
+    kill_process(pid.and_then(Pid::from_raw).expect("a process"), Signal::TERM).expect("it runs");
+    let done = strace.done();
+    assert_eq!(signal_of(&done), Some(Signal::TERM.as_raw()), "{done:?}");
+    assert!(done.stdout.contains("yes"), "the table: {done:?}");
+    let record = std::fs::read_to_string(file("record")).expect("it is written");
+    serde_json::from_str::<serde_json::Value>(&record).expect("all of it");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 2);
 }

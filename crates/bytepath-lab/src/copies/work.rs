@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -16,9 +17,10 @@ use super::copiers::Line;
 use super::ground::Ground;
 use super::material::{Material, Supply};
 use crate::arm::{Outcome, Timing, Work};
+use crate::clock::Clocked;
+use crate::clocked::Asked;
 use crate::ends::{GIB, Starter, Usage};
-use crate::pair_work::waited;
-use crate::pipe_work::{end, spawn_on};
+use crate::to_the_end::to_the_end;
 
 /// Who copies.
 pub enum Mover {
@@ -113,14 +115,12 @@ impl CopyWork {
             // What others have written is not this copy's to wait for.
             self.ground.sync()?;
         }
-        let before = Usage::of_children();
-        let began = Instant::now();
-        self.carried_out(material, &sink.0)?;
+        let Clocked { mut seconds, usage, .. } = self.carried_out(material, &sink.0)?;
         if self.until == Until::Durable {
+            let began = Instant::now();
             self.ground.sync()?;
+            seconds += began.elapsed().as_secs_f64();
         }
-        let seconds = began.elapsed().as_secs_f64();
-        let usage = Usage::of_children().since(before);
         // Before the copy is read to be checked.
         let resident = match self.tells_residency {
             true => Some(Resident {
@@ -136,26 +136,36 @@ impl CopyWork {
     }
 
     /// Runs the program to its end.
-    fn carried_out(&self, material: &Material, sink: &Path) -> Result<(), String> {
+    fn carried_out(&self, material: &Material, sink: &Path) -> Result<Clocked, String> {
         let mut complaint = tempfile::tempfile().map_err(told)?;
-        let mut command = self.command(material, sink)?;
-        command.stderr(complaint.try_clone().map_err(told)?);
         let patience = PATIENCE + Duration::from_secs(material.bytes() / SLOWEST_BYTES_PER_S);
-        let mut child: Option<Child> = Some(spawn_on(&mut command, None)?);
-        let status = child.as_mut().map(|child| waited(child, patience));
-        end(&mut child);
-        match status.unwrap_or_else(|| Err("it was not started".into()))? {
-            status if status.success() => Ok(()),
-            status => {
-                let mut text = String::new();
-                let _ = complaint.rewind().and_then(|()| complaint.read_to_string(&mut text));
-                let text = text.trim().trim_start_matches("bytepath: ");
-                Err(match text.is_empty() {
-                    true => format!("it failed ({status})"),
-                    false => self.helped(text),
-                })
+        let clocked = match &self.mover {
+            Mover::Route(route) => {
+                let mut command = self.carrying(route, material, sink)?;
+                carried(command.stderr(complaint.try_clone().map_err(told)?), patience)?
             }
+            Mover::Program(line) => {
+                let words = line.words(material.path(), sink);
+                let output = line.to_standard_output().then(|| made(sink)).transpose()?;
+                let (program, output) = (self.program.as_path(), output.as_ref());
+                let asked = Asked { program, words: &words, input: None, output, patience };
+                let clocked = asked.clocked(&mut complaint)?;
+                match clocked.not_started(&words[0].to_string_lossy()) {
+                    Some(why) => return Err(why),
+                    None => clocked,
+                }
+            }
+        };
+        if clocked.code == Some(0) {
+            return Ok(clocked);
         }
+        let mut text = String::new();
+        let _ = complaint.rewind().and_then(|()| complaint.read_to_string(&mut text));
+        let text = text.trim().trim_start_matches("bytepath: ");
+        Err(match text.is_empty() {
+            true => format!("it failed ({})", clocked.status()),
+            false => self.helped(text),
+        })
     }
 
     /// What a route says, with what helps here, where it runs alone and no planner has a choice.
@@ -171,27 +181,31 @@ impl CopyWork {
         text.replace(TO_THE_PLANNER, helps)
     }
 
-    fn command(&self, material: &Material, sink: &Path) -> Result<Command, String> {
-        let made = || File::options().read(true).write(true).create_new(true).open(sink);
-        let made = || made().map_err(|error| format!("cannot make the copy: {error}"));
-        match &self.mover {
-            Mover::Route(route) => {
-                let mut command = Command::new(&self.program);
-                command.args(["carry", "--route", route]).args(Starter::this().words());
-                command.stdin(File::open(material.path()).map_err(told)?).stdout(made()?);
-                Ok(command)
-            }
-            Mover::Program(line) => {
-                let words = line.words(material.path(), sink);
-                let mut command = Command::new(&words[0]);
-                command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
-                if line.to_standard_output() {
-                    command.stdout(made()?);
-                }
-                Ok(command)
-            }
-        }
+    fn carrying(&self, route: &str, material: &Material, sink: &Path) -> Result<Command, String> {
+        let mut command = Command::new(&self.program);
+        command.args(["carry", "--route", route]).args(Starter::this().words());
+        command.stdin(File::open(material.path()).map_err(told)?).stdout(made(sink)?);
+        Ok(command)
     }
+}
+
+/// Runs a route to its end; it ends with this process by itself.
+fn carried(command: &mut Command, patience: Duration) -> Result<Clocked, String> {
+    let before = Usage::of_children();
+    let began = Instant::now();
+    let status = to_the_end(command, patience)?;
+    Ok(Clocked {
+        seconds: began.elapsed().as_secs_f64(),
+        usage: Usage::of_children().since(before),
+        code: status.code(),
+        signal: status.signal(),
+        ..Clocked::default()
+    })
+}
+
+fn made(sink: &Path) -> Result<File, String> {
+    let made = File::options().read(true).write(true).create_new(true).open(sink);
+    made.map_err(|error| format!("cannot make the copy: {error}"))
 }
 
 /// Shares of pages that are in the page cache.

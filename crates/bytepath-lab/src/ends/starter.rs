@@ -1,7 +1,11 @@
 //! The process that started an end for a measurement: when it is gone, however it went, nobody
 //! wants the end any more.
 
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use std::os::fd::OwnedFd;
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, set_parent_process_death_signal,
+};
 
 /// A process that starts ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,5 +39,18 @@ impl Starter {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // It may have ended before the kernel knew the wish.
         Ok(getppid() == Some(self.0))
+    }
+
+    /// What becomes readable when the starter ends; none if it has ended already.
+    ///
+    /// # Errors
+    /// It cannot be watched.
+    pub fn end(self) -> std::io::Result<Option<OwnedFd>> {
+        let end = pidfd_open(self.0, PidfdFlags::empty());
+        // The number may be another's by now.
+        if getppid() != Some(self.0) {
+            return Ok(None);
+        }
+        Ok(Some(end?))
     }
 }

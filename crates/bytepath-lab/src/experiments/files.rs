@@ -130,16 +130,27 @@ pub fn names(caches: &[Cache]) -> Vec<String> {
     caches.iter().flat_map(of).collect()
 }
 
-/// The engines that are named for a site; the one that the others are compared with first.
+/// The same, each with its peer after it.
+pub fn names_with_fio(caches: &[Cache]) -> Vec<String> {
+    let with_fio = |name: String| {
+        let beside = fio::beside(&name);
+        [name, beside]
+    };
+    names(caches).into_iter().flat_map(with_fio).collect()
+}
+
+/// The engines of which an arm is named for a site; the one that the others are compared with first.
 pub fn engines(names: &[String], cache: Cache) -> Vec<&'static dyn Kind> {
-    let named = |engine: &&dyn Kind| names.contains(&arm_name(engine.name(), cache));
+    let named = |engine: &&dyn Kind| {
+        let name = arm_name(engine.name(), cache);
+        names.contains(&fio::beside(&name)) || names.contains(&name)
+    };
     let mut engines: Vec<&'static dyn Kind> = ENGINES.iter().copied().filter(named).collect();
     engines.sort_by_key(|engine| engine.name() != REFERENCE);
     engines
 }
 
-/// The arms of these names on their sites, each with its peer after it where fio is to run too;
-/// `program` is bytepath.
+/// The arms of these names on their sites; `program` is bytepath.
 pub fn arms(
     names: &[String],
     sites: &[Site],
@@ -152,9 +163,18 @@ pub fn arms(
         for engine in engines(names, site.cache) {
             let refused = refused(engine, site, shape);
             let made = Made { engine, site, shape };
-            let beside = peer.filter(|_| refused.is_none()).map(|fio| fio.arm(&made));
-            arms.push(made.arm(refused, program));
-            arms.extend(beside);
+            let own = arm_name(engine.name(), site.cache);
+            let beside = peer.filter(|_| names.contains(&fio::beside(&own)));
+            let beside = beside.map(|fio| fio.arm(&made));
+            match refused {
+                // What is said of ours holds for fio's too.
+                Some(why) if names.contains(&own) => arms.push(made.arm(Some(why), program)),
+                Some(why) => arms.extend(beside.map(|arm| Arm { work: Err(why), ..arm })),
+                None => {
+                    arms.extend(names.contains(&own).then(|| made.arm(None, program)));
+                    arms.extend(beside);
+                }
+            }
         }
     }
     arms

@@ -64,6 +64,7 @@ fn pair(text: &str, asked: &Asked<'_>) -> [Arm; 2] {
         touched: false,
         published: None,
         work: Ok(Box::new(RunWork {
+            program: asked.program.to_owned(),
             words,
             shell: asked.shell.to_owned(),
             prepare: asked.prepare.map(str::to_owned),

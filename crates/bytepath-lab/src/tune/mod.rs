@@ -18,6 +18,7 @@ use bytepath_report::{Arm, Experiment, Record, Status};
 use crate::arm::{self, Timing};
 use crate::ends::GIB;
 use crate::experiments::pairs::{self, PAIRS};
+use crate::interrupt;
 use crate::lab::{Blocks, Settings};
 use crate::pair_work::unnamed;
 use crate::stats;
@@ -138,6 +139,9 @@ pub enum SiteError {
         /// The kernel's word.
         error: std::io::Error,
     },
+    /// The run is to end.
+    #[error("interrupted before anything was measured")]
+    Interrupted,
     /// It is in memory, of which there is too little.
     #[error(
         "cannot make files of {bytes} bytes in {}, which is in memory: {room}; name another directory with --dir, \
@@ -176,6 +180,9 @@ impl Site {
             return Err(SiteError::NoRoom { directory: directory.into(), bytes, room });
         }
         fill(&mut file, bytes).map_err(failed)?;
+        if interrupt::wished() {
+            return Err(SiteError::Interrupted);
+        }
         // Written back now, so that the disk is quiet while it is measured.
         file.sync_data().map_err(failed)?;
         let device = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?.st_dev;
@@ -199,12 +206,13 @@ impl Site {
     }
 }
 
-/// Bytes that neither compress nor repeat, so that no file system stores fewer.
+/// Bytes that neither compress nor repeat, so that no file system stores fewer; not all of them where the run
+/// is to end.
 fn fill(file: &mut impl std::io::Write, bytes: u64) -> std::io::Result<()> {
     let mut random = fastrand::Rng::new();
     let mut piece = vec![0; 1 << 20];
     let mut left = bytes;
-    while left > 0 {
+    while left > 0 && !interrupt::wished() {
         random.fill(&mut piece);
         let count = usize::try_from(left).map_or(piece.len(), |left| left.min(piece.len()));
         file.write_all(&piece[..count])?;

@@ -12,9 +12,10 @@ use serde_json::Value;
 
 use super::{Made, arm_name};
 use crate::arm::{Arm, Measured, Outcome, Timing, Work};
+use crate::descendants::end_with_all;
 use crate::drive_work::{Driven, Ground, measured_time};
 use crate::peers::Peer;
-use crate::pipe_work::{Says, end, said};
+use crate::pipe_work::{Says, said};
 
 /// The peer, by its words.
 pub const PEER: Peer = Peer { name: "fio", words: &["fio"], package: "fio" };
@@ -44,10 +45,15 @@ const ENGINES: &[(&str, &str, &[&str])] = &[
 /// fio counts in whole milliseconds; a trial is at least so long.
 const SHORTEST: Duration = Duration::from_millis(20);
 
+/// The name of its arm beside one of ours.
+pub(super) fn beside(name: &str) -> String {
+    format!("fio-{name}")
+}
+
 impl Fio {
     /// The arm of fio beside ours.
     pub(super) fn arm(&self, made: &Made<'_>) -> Arm {
-        let name = format!("fio-{}", arm_name(made.engine.name(), made.site.cache));
+        let name = beside(&arm_name(made.engine.name(), made.site.cache));
         let file = self.jobs.join(format!("{name}.fio"));
         let mut params = made.params();
         let work = match &self.found {
@@ -162,7 +168,7 @@ impl FioWork {
         let child = command.spawn().map_err(|error| format!("cannot start fio: {error}"))?;
         let mut child = Some(child);
         let said = said(&mut child, Says::Output, timing.patience());
-        end(&mut child);
+        end_with_all(&mut child);
         said.map_err(|why| {
             let first = why.lines().next().unwrap_or_default();
             format!("fio: {}", first.trim_start_matches("fio: "))

@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let profile = profile(options.profile.as_deref())?;
     let mut found = examined(options, profile.as_ref());
-    let (mut applied, mut refused) = (Vec::new(), Vec::new());
+    let (mut applied, mut refused) = (Vec::new(), 0);
     if let Some(names) = &options.apply {
         // Nothing is changed whose undo nobody could be told.
         output::not_closed()?;
@@ -59,7 +59,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
                     tell(&changed);
                     applied.extend(changed);
                 }
-                Err(error) => refused.push(error),
+                Err(error) => {
+                    crate::say(format_args!("bytepath: {error}"));
+                    refused += 1;
+                }
             }
             drop(changing);
             if let Some(signal) = bench::interrupt::came() {
@@ -74,12 +77,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         json.map(|json| json.write((serde_json::to_string_pretty(&diagnosis)? + "\n").as_bytes()));
     let alone = options.json.as_deref().is_some_and(output::is_stdout);
     let shown = if alone { Ok(()) } else { table::print(&diagnosis).context("standard output") };
-    for error in &refused {
-        crate::say(format_args!("bytepath: {error}"));
-    }
     crate::printed(shown)?;
     written.unwrap_or(Ok(()))?;
-    let well = refused.is_empty() && diagnosis.poor == 0;
+    let well = refused == 0 && diagnosis.poor == 0;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -18,8 +18,10 @@ pub(crate) fn end_with_all(child: &mut Option<Child>) {
         let root = Pid::from_child(&child);
         let _ = kill_process(root, Signal::STOP);
         end_below(root);
-        let _ = child.kill();
-        let _ = child.wait();
+        // Another user's (sudo) goes on, for as long as it likes.
+        if child.kill().is_ok() {
+            let _ = child.wait();
+        }
     }
 }
 

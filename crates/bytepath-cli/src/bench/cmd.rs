@@ -1,6 +1,7 @@
 //! `bytepath bench cmd`: any commands, interleaved.
 
 use std::cell::Cell;
+use std::num::IntErrorKind;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
@@ -47,10 +48,11 @@ pub(super) struct Cmd {
     /// where VAR is command, exit_codes or peak_memory_at_most_bytes, which are there already.
     #[arg(short = 'L', long, value_names = ["VAR", "VALUES"], num_args = 2)]
     parameter_list: Vec<String>,
-    /// Likewise, with each number from MIN to MAX: -P threads 1 8
+    /// Likewise, with each number from MIN to MAX, which has as many decimals as the most exact of these and
+    /// the step: -P threads 1 8
     #[arg(short = 'P', long, value_names = ["VAR", "MIN", "MAX"], num_args = 3, allow_hyphen_values = true)]
     parameter_scan: Vec<String>,
-    /// The steps by which -P goes from MIN to MAX; 1 unless given
+    /// The step by which every -P goes from MIN to MAX; 1 unless given
     #[arg(
         short = 'D',
         long,
@@ -269,7 +271,7 @@ fn combinations(parameters: &[(&String, Vec<String>)]) -> anyhow::Result<Vec<Val
     for (name, values) in parameters {
         if all[0].iter().any(|(known, _)| known == *name) {
             return Err(wrong_usage(format!(
-                "the parameter {name} is given twice: write all of its values in one list"
+                "the parameter {name} is given twice: give it once, with all of its values"
             )));
         }
         let with = |so_far: &Values| -> Vec<Values> {
@@ -297,8 +299,11 @@ fn numbers(first: &str, last: &str, step: &str) -> anyhow::Result<Vec<String>> {
     let units = |text: &str| {
         let zeros = "0".repeat(places - decimals(text));
         let digits = format!("{}{zeros}", text.replacen('.', "", 1));
-        digits.parse::<i64>().map_err(|_| {
-            wrong_usage(format!("-P goes by numbers such as 8 or 0.25, and {text:?} is none"))
+        digits.parse::<i64>().map_err(|error| match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => {
+                wrong_usage(format!("{text} is too large, or has too many decimals, for -P"))
+            }
+            _ => wrong_usage(format!("-P goes by numbers such as 8 or 0.25, and {text:?} is none")),
         })
     };
     let (first, last, step) = (units(first)?, units(last)?, units(step)?);

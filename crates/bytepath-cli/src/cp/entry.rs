@@ -298,6 +298,9 @@ impl Copier<'_> {
             let what = format!("not copying {}, which --json-files writes", q(&pair.source.shown));
             return Err(self.shared.voice.wrong(what));
         }
+        if self.is_read(&stat) {
+            self.shared.check_source(pair, &stat)?;
+        }
         let mut sink = Sink::new(pair.known.within);
         if self.is_repeated(pair, &stat) || !self.meet(pair, &stat, &mut sink)? {
             self.shared.skipped(pair, &stat);
@@ -307,6 +310,13 @@ impl Copier<'_> {
             self.shared.say_copied(pair, sink.backup.as_ref());
         }
         self.copy(pair, &stat, &mut sink)
+    }
+
+    /// Whether its bytes are read, as those of a file.
+    fn is_read(&self, stat: &Stat) -> bool {
+        let settings = self.shared.settings;
+        let as_file = settings.special_as_file && !is_link(stat) && !is_directory(stat);
+        settings.make == Make::Copy && (kind(stat) == FileType::RegularFile || as_file)
     }
 
     /// Whether an operand that is no directory was given before, in so many words.
@@ -417,12 +427,10 @@ impl Copier<'_> {
     /// Makes the copy of what is no directory.
     fn make(&mut self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Made> {
         let settings = self.shared.settings;
-        let as_file = settings.special_as_file && !is_link(stat);
         let made = match (settings.make, kind(stat)) {
             (Make::SymbolicLink, _) => self.shared.link_to(pair).map(|()| Made::Bare),
             (Make::HardLink, _) => self.shared.link(pair).map(|()| Made::Whole),
-            (_, FileType::RegularFile) => self.regular(pair, stat, sink),
-            _ if as_file => self.regular(pair, stat, sink),
+            _ if self.is_read(stat) => self.regular(pair, stat, sink),
             (_, FileType::Symlink) => self.shared.same_link(pair, stat, sink).map(|()| Made::Bare),
             (_, FileType::Unknown) => {
                 let what = format!("{} has unknown file type", q(&pair.source.shown));

@@ -73,7 +73,7 @@ impl Copy {
 impl Shared<'_> {
     /// Copies a file, or reads what is to be read like one.
     pub(super) fn regular(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
-        self.check_ends(pair, stat, sink)?;
+        self.check_sink(pair, sink)?;
         // To open a FIFO waits for whoever writes to it.
         if kind(stat) != FileType::RegularFile {
             self.takes_long();
@@ -82,23 +82,21 @@ impl Shared<'_> {
         self.regular_open(pair, (&source, &opened), stat, sink)
     }
 
-    /// Sees, before anything is opened, that such ends can be copied as is asked for.
-    fn check_ends(&self, pair: &Pair, stat: &Stat, sink: &Sink) -> Done {
-        if self.settings.make != Make::Copy {
-            return Ok(());
-        }
-        if self.extras.atomic
-            && sink.stat.is_some_and(|there| kind(&there) != FileType::RegularFile)
-        {
+    /// Sees, before anything is opened, that what is there can be copied onto as is asked for.
+    fn check_sink(&self, pair: &Pair, sink: &Sink) -> Done {
+        let Some(there) = &sink.stat else { return Ok(()) };
+        let to = q(&pair.sink.shown);
+        if self.extras.atomic && kind(there) != FileType::RegularFile {
             return Err(self.voice.wrong(format!(
-                "cannot replace {}, which is no file: leave out --atomic to write into it",
-                q(&pair.sink.shown)
+                "cannot replace {to}, which is no file: leave out --atomic to write into it"
             )));
         }
-        match self.extras.verify {
-            true => self.check_verify(pair, stat, sink.stat.as_ref()),
-            false => Ok(()),
-        }
+        self.check_verify(pair, &to, there)
+    }
+
+    /// Sees, before what is there is asked about or taken away, that a source can be copied as is asked for.
+    pub(super) fn check_source(&self, pair: &Pair, stat: &Stat) -> Done {
+        self.check_verify(pair, &q(&pair.source.shown), stat)
     }
 
     /// Copies a file that is open, and was looked at since.

@@ -18,20 +18,17 @@ use crate::classic::word;
 const CHUNK_BYTES: usize = 256 << 10;
 
 impl Shared<'_> {
-    /// Sees, before anything is written, that both ends can be read again.
-    pub(super) fn check_verify(&self, pair: &Pair, source: &Stat, sink: Option<&Stat>) -> Done {
-        let is_read_once =
-            |stat: &&Stat| !matches!(kind(stat), FileType::RegularFile | FileType::BlockDevice);
-        let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
-        let sides = [(&from, Some(source)), (&to, sink)];
-        let Some((side, _)) =
-            sides.iter().find(|(_, stat)| stat.as_ref().is_some_and(is_read_once))
-        else {
+    /// Sees that a side can be read again, if it is to be.
+    pub(super) fn check_verify(&self, pair: &Pair, side: &str, stat: &Stat) -> Done {
+        if !self.extras.verify
+            || matches!(kind(stat), FileType::RegularFile | FileType::BlockDevice)
+        {
             return Ok(());
-        };
+        }
         Err(self.voice.wrong(format!(
-            "cannot verify {to}: {side} is neither a file nor a block device, and cannot be read \
-             again; leave out --verify"
+            "cannot verify {}: {side} is neither a file nor a block device, and cannot be read \
+             again; leave out --verify",
+            q(&pair.sink.shown)
         )))
     }
 

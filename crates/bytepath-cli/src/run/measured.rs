@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::family::{FIRST_KEPT, Family};
+use super::family::{FIRST_KEPT, Family, Through};
 use super::stages::{Stages, Started};
 use crate::metrics::{Figures, PipeFigures, StageFigures};
 
@@ -72,8 +72,14 @@ impl Measured {
             let pipe = kept.pipe(from + 1, to + 1);
             pipe.moved_bytes = pipe.moved_bytes.max(through);
         }
-        // A pipe may have been taken for one between others before, such as the shell that made it.
-        kept.pipes.retain(|pipe| known.contains(&(pipe.from, pipe.to)));
+        // A pipe may be between others by now, as where it is handed on; what they count is all that is left.
+        for pipe in kept.pipes.iter_mut().filter(|it| !known.contains(&(it.from, it.to))) {
+            let pid = |place: usize| members().nth(place - 1).map(|member| member.pid);
+            let through =
+                pid(pipe.from).zip(pid(pipe.to)).map(|(from, to)| family.between(from, to));
+            pipe.moved_bytes = through.and_then(Through::agreed_bytes);
+            pipe.fill_bytes = 0;
+        }
         for (from, to) in unknown {
             kept.pipe(from, to).moved_bytes = None;
         }

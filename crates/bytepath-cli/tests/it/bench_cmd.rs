@@ -178,7 +178,7 @@ fn a_parameter_goes_over_a_range_of_numbers() {
     assert_eq!(both.well().stdout, "8 1 x\n8 2 x\n8 1 y\n8 2 y\n");
     for (words, said) in [
         ("-P n 1 x", "\"x\" is none"),
-        ("-P n 1 99999999999999999999", "is none"),
+        ("-P n 1 99999999999999999999", "99999999999999999999 is too large"),
         ("-P n 4 1", "-P goes up"),
         ("-P n 1 4 -D 0", "-P goes up"),
         ("-P n 0 1 -D 0.0001", "more than 1000 combinations"),

@@ -3,6 +3,7 @@
 
 use bytepath::Endpoint;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::OFlags;
 
 use super::{
     AlignedBuffer, Duration, Ended, Errno, Hand, Instant, Kind, Left, Pace, Share, Sink, Skips,
@@ -36,6 +37,15 @@ impl Held {
         }
     }
 
+    /// How much is to be read into it at once, of what is left to be moved.
+    fn room_for(&self, left: &Left) -> usize {
+        let most = match left {
+            Left::Bytes(bytes) => bytes.saturating_sub(self.len as u64),
+            _ => u64::MAX,
+        };
+        self.room().min(READ_BYTES_MAX).min(usize::try_from(most).unwrap_or(usize::MAX))
+    }
+
     fn free(&mut self, bytes: usize) -> &mut [u8] {
         let end = (self.begin + self.len) % self.memory.len();
         &mut self.memory[end..end + bytes]
@@ -53,13 +63,17 @@ impl Held {
 }
 
 impl Hand<'_> {
-    /// Whether both ends may make us wait, each while the other could go on. What goes past the page cache
-    /// goes in whole blocks.
+    /// Whether both ends may make us wait, each while the other could go on, and give and take bytes in any
+    /// pieces: of a record that there is no room for the rest would be lost. What goes past the page cache goes
+    /// in whole blocks.
     pub(super) fn may_read_ahead(&self, source: &Source<'_>, sink: &Sink<'_>) -> bool {
-        let waits = |kind| !matches!(kind, Kind::File | Kind::BlockDevice | Kind::Null);
         let transfer = &self.settings.options.transfer;
-        waits(source.endpoint.kind())
-            && waits(sink.endpoint.kind())
+        let is_stream = |end: &Endpoint<'_>| match end.kind() {
+            // Packets: pipe(2).
+            Kind::Pipe => rustix::fs::fcntl_getfl(end).is_ok_and(|it| !it.contains(OFlags::DIRECT)),
+            kind => matches!(kind, Kind::UnixSocket | Kind::TcpSocket | Kind::Terminal),
+        };
+        [&source.endpoint, &sink.endpoint].into_iter().all(is_stream)
             && !transfer.discard
             && !transfer.direct_io
     }
@@ -97,19 +111,28 @@ impl Hand<'_> {
         while left.some() {
             self.tally.holds(held.len, held.memory.len());
             let reads = at_end.is_none() && !self.live.ending();
+            // Another may ask for another one at any time.
+            let wanted = self.memory_bytes();
             if held.len == 0 {
                 if !reads {
                     break;
                 }
-                if let Err(ended) = self.resize(held) {
-                    return ended;
+                if held.memory.len() != wanted {
+                    held.memory = AlignedBuffer::default();
+                    *held = match self.take_memory(wanted) {
+                        Ok(memory) => Held::nothing(memory),
+                        Err(ended) => return ended,
+                    };
                 }
             }
-            let room = if reads { self.room(held, left) } else { 0 };
+            // One that is to be another has to become empty first.
+            let room = if reads && held.memory.len() == wanted { held.room_for(left) } else { 0 };
             let is_readable = match self.share(held, pace) {
                 _ if held.len == 0 => true,
-                Share::After(time) if room > 0 => {
-                    first_ready(&[(&source.endpoint, PollFlags::IN)], Some(time)) == Ok(Some(0))
+                Share::After(time) if room > 0 && may_poll => {
+                    let ready = first_ready([(&source.endpoint, PollFlags::IN)], Some(time));
+                    may_poll = ready.is_ok();
+                    ready == Ok(Some(0))
                 }
                 Share::After(time) => {
                     std::thread::sleep(time);
@@ -120,11 +143,11 @@ impl Hand<'_> {
                     match self.give(held, sink, left, pace, (most, write)) {
                         Ok(true) => false,
                         Ok(false) => {
-                            let ends = [
-                                (&sink.endpoint, PollFlags::OUT),
-                                (&source.endpoint, PollFlags::IN),
-                            ];
-                            let ready = first_ready(&ends[..if room > 0 { 2 } else { 1 }], None);
+                            let out = (&sink.endpoint, PollFlags::OUT);
+                            let ready = match room {
+                                0 => first_ready([out], None),
+                                _ => first_ready([out, (&source.endpoint, PollFlags::IN)], None),
+                            };
                             may_poll = ready.is_ok();
                             ready == Ok(Some(1))
                         }
@@ -141,27 +164,6 @@ impl Hand<'_> {
             }
         }
         at_end.unwrap_or(Ended::AtEnd)
-    }
-
-    /// Takes a buffer of another size, where that was asked for meanwhile.
-    fn resize(&mut self, held: &mut Held) -> Result<(), Ended> {
-        if held.memory.len() != self.memory_bytes() {
-            held.memory = AlignedBuffer::default();
-            *held = Held::nothing(self.take_memory(self.memory_bytes())?);
-        }
-        Ok(())
-    }
-
-    /// How much may be read now: nothing where the buffer is to be another one, and has to be empty for that.
-    fn room(&self, held: &Held, left: &Left) -> usize {
-        if held.memory.len() != self.memory_bytes() {
-            return 0;
-        }
-        let most = match left {
-            Left::Bytes(bytes) => bytes.saturating_sub(held.len as u64),
-            _ => u64::MAX,
-        };
-        held.room().min(READ_BYTES_MAX).min(usize::try_from(most).unwrap_or(usize::MAX))
     }
 
     /// What may be written now. What is held at the end is not held back.
@@ -204,11 +206,11 @@ fn write_now(sink: &Sink<'_>, bytes: &[u8]) -> Result<usize, Ended> {
 }
 
 /// The number of the first end that is ready, or has ended; none after that time.
-fn first_ready(
-    ends: &[(&Endpoint<'_>, PollFlags)],
+fn first_ready<const N: usize>(
+    ends: [(&Endpoint<'_>, PollFlags); N],
     within: Option<Duration>,
 ) -> Result<Option<usize>, Errno> {
-    let mut fds: Vec<_> = ends.iter().map(|(end, interest)| PollFd::new(*end, *interest)).collect();
+    let mut fds = ends.map(|(end, interest)| PollFd::new(end, interest));
     let within = within.and_then(|time| Timespec::try_from(time).ok());
     match rustix::event::poll(&mut fds, within.as_ref()) {
         Err(Errno::INTR) => Ok(None),

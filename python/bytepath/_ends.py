@@ -18,7 +18,7 @@ from time import monotonic, sleep
 from typing import IO, Any, Union
 
 from bytepath import _bytepath
-from bytepath._errors import CopyError, make
+from bytepath._errors import CopyError, make, unclosed
 
 #: What may be the source or the sink of a copy.
 End = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]", int, IO[bytes], socket.socket]
@@ -189,8 +189,12 @@ class Opened:
 
     def close(self) -> None:
         """Closes what `open` opened."""
-        if self._held is not None:
+        if self._held is None:
+            return
+        try:
             self._held.close()
+        except OSError as error:
+            raise unclosed(error.errno or errno.EIO, self.role, self.name) from None
 
     @property
     def is_path(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import Any
 
@@ -51,6 +52,12 @@ def make(
     error = error_class(errno, text) if filename is None else error_class(errno, text, filename)
     error.offset, error.route, error.side, error.stranded = offset, route, side, stranded
     return error
+
+
+def unclosed(errno: int, role: str, name: str | bytes | None, offset: int = 0) -> CopyError:
+    """The exception for an end that could not be closed: some file systems (NFS, those with quotas) tell only then."""
+    text = f"cannot close the {role}: {os.strerror(errno)}; what was written may be lost"
+    return make(errno, text, offset, side=role, filename=name)
 
 
 class SameFileError(CopyError, shutil.SameFileError):

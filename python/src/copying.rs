@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use crate::ends::End;
 use crate::errors;
 use crate::running::{Outcome, Watch, at_once, tell, watched};
+use crate::sys::descriptors::close;
 
 /// Between files, a job of at most this many bytes is over before anybody could want to interrupt it,
 /// and a thread for it would take a tenth of its time.
@@ -163,8 +164,11 @@ pub(crate) fn copy_file(
     let Some(opened) = py.detach(|| open_both(&source, &sink)) else { return Ok(None) };
     let moved = copy_opened(py, &opened, &asked);
     // Closing may wait for a file system, as that of ext4 does for a file that was emptied before.
-    py.detach(|| drop(opened));
-    moved
+    let closed = py.detach(|| close(opened.1));
+    match (moved?, closed) {
+        (Some(moved), Err(errno)) => Err(errors::closing(py, errno, &sink, moved.bytes)),
+        (moved, _) => Ok(moved),
+    }
 }
 
 /// Opens both, if both are regular files and can be opened. The sink keeps what it holds.

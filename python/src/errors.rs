@@ -1,5 +1,7 @@
 //! What went wrong, as the package's exceptions.
 
+use std::path::Path;
+
 use bytepath::plan::PlanError;
 use bytepath::planning::CarryError;
 use bytepath::{Failed, Side, TransferError};
@@ -58,6 +60,14 @@ impl CopyError {
 pub(crate) fn lacking(py: Python<'_>, what: &str, error: &std::io::Error, at: u64) -> PyErr {
     let errno = Errno::from_io_error(error).unwrap_or(Errno::NOMEM);
     CopyError::new(errno, format!("there is no {what} to be had: {error}"), at).raise(py)
+}
+
+/// The exception for a sink that told, when it was closed, of bytes that are lost, after so many.
+pub(crate) fn closing(py: Python<'_>, errno: Errno, sink: &Path, offset: u64) -> PyErr {
+    let made = py.import("bytepath._errors").and_then(|module| {
+        module.call_method1("unclosed", (errno.raw_os_error(), "sink", sink.as_os_str(), offset))
+    });
+    made.map_or_else(|error| error, PyErr::from_value)
 }
 
 /// The exception for a plan that there is not, for a sink that took so many bytes before.

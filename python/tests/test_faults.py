@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import ssl
+import subprocess
 import sys
 import tempfile
 import threading
@@ -270,6 +271,27 @@ def test_a_full_file_system_is_told_with_what_it_took(tmp_path, python):
     if done.returncode != 0 and "unshare" in done.stderr:
         pytest.skip(f"no namespace for a mount: {done.stderr.strip()}")
     assert done.stdout == f"{errno.ENOSPC} True\n", done.stderr
+
+
+def test_bytes_that_are_lost_when_the_sink_is_closed_are_told(tmp_path, python):
+    strace = shutil.which("strace")
+    if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
+        pytest.skip("there is no strace, or tracing is refused")
+    (tmp_path / "a").write_bytes(bytes(100_000))
+    (tmp_path / "b").touch()
+    script = (
+        "import bytepath, sys\n"
+        "a, b = sys.argv[1:]\n"
+        "for more in ({}, {'progress': lambda *told: None}, {'sink_offset': 0}, {'route': 'read-write'}):\n"
+        "    try:\n        bytepath.copy(a, b, **more)\n"
+        "    except bytepath.CopyError as error:\n"
+        "        print(error.errno, error.side, error.filename == b, error.strerror.split(';')[0])\n"
+    )
+    # As NFS and file systems with quotas tell it.
+    inject = ("-f", "-qqq", "-o", os.devnull, "-P", str(tmp_path / "b"), "-e", "inject=close:error=EDQUOT")
+    done = python(script, str(tmp_path / "a"), str(tmp_path / "b"), prefix=(strace, *inject))
+    told = f"{errno.EDQUOT} sink True cannot close the sink: {os.strerror(errno.EDQUOT)}\n"
+    assert done.stdout == told * 4, done.stderr
 
 
 def test_a_reader_that_is_gone_is_a_broken_pipe(tmp_path):

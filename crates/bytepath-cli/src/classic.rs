@@ -159,7 +159,7 @@ impl Called {
             true => Err(Errno::BADF.into()),
             false => std::io::stdout()
                 .write_all(text.as_bytes())
-                .and_then(|()| std::io::stdout().flush()),
+                .and_then(|()| crate::output::flushed_and_kept()),
         };
         match written {
             Ok(()) => ExitCode::SUCCESS,

@@ -111,7 +111,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Err(error) => return told(&without_hidden(error)),
     };
     name_ends(&words);
-    match commands::run(&words) {
+    match commands::run(&words).and_then(|code| output::ended_well().map(|()| code)) {
         Ok(code) => code,
         Err(error) => failed(error, &words),
     }
@@ -135,8 +135,7 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
 
 /// Tells what was asked for in the place of work (help, the version), or what is wrong with the words.
 fn told(error: &clap::Error) -> ExitCode {
-    use std::io::Write as _;
-    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    let printed = error.print().and_then(|()| output::flushed_and_kept());
     let closed = sys::start::was_closed(1).then(|| std::io::Error::from(rustix::io::Errno::BADF));
     match closed.or(printed.err()) {
         _ if error.use_stderr() => {}

@@ -93,6 +93,28 @@ fn to_stdout(text: &[u8]) -> std::io::Result<()> {
     Ok(closed_well(stdout.as_fd())?)
 }
 
+/// Sees that all that was printed is out, and kept: some file systems tell only when a file is closed
+/// that its bytes are lost. A reader who left is no error.
+///
+/// # Errors
+/// It is not.
+pub(crate) fn ended_well() -> anyhow::Result<()> {
+    crate::printed(flushed_and_kept().context("standard output"))
+}
+
+/// The same, where it is an error.
+///
+/// # Errors
+/// The kernel's word.
+pub(crate) fn flushed_and_kept() -> std::io::Result<()> {
+    let mut stdout = std::io::stdout();
+    stdout.flush()?;
+    match identity_of(stdout.as_fd()) {
+        Some(_) => Ok(closed_well(stdout.as_fd())?),
+        None => Ok(()),
+    }
+}
+
 fn to_special(mut file: File, text: &[u8]) -> std::io::Result<()> {
     file.write_all(text)?;
     Ok(close(file.into())?)

@@ -1,6 +1,6 @@
 //! Descriptors that Python names by number.
 
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rustix::fs::FileType;
 use rustix::io::{Errno, FdFlags};
@@ -60,4 +60,17 @@ pub(crate) fn taken(number: RawFd) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
     // SAFETY: it is open, and the package gives it away with this call.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Closes it, and hears what some file systems (NFS, those with quotas) tell only now.
+///
+/// # Errors
+/// The kernel's word: what was written may be lost.
+pub(crate) fn close(file: OwnedFd) -> Result<(), Errno> {
+    // SAFETY: the descriptor was this value's alone, which is no more.
+    match unsafe { rustix::io::try_close(file.into_raw_fd()) } {
+        // It is closed all the same.
+        Ok(()) | Err(Errno::INTR) => Ok(()),
+        answer => answer,
+    }
 }

@@ -15,8 +15,9 @@ use crate::classic::choice::chosen;
 /// Attempts at a number that nobody else takes meanwhile.
 const ATTEMPTS_MAX: u32 = 1000;
 
-/// Names are at most this long on every file system that Linux has (NAME_MAX).
-const NAME_BYTES_MAX: usize = 255;
+/// The classic makes no longer names of backups: one byte less than every file system of Linux
+/// takes (NAME_MAX).
+const NAME_BYTES_MAX: usize = 254;
 
 /// How backups are made, by the option's value or by the environment.
 ///

@@ -1,7 +1,8 @@
 //! The bytes of a file: shared where they may be, moved by the engine, holes left out.
 //!
-//! Costs per extent: two seeks, and one more on either side where it is long. Only `--sparse=always`
-//! looks at the bytes, in a buffer of its own.
+//! Costs per extent: two seeks, and one more on either side where it is long; two before the first.
+//! The bytes are looked at, in a buffer of its own, for `--sparse=always` and where no holes are told
+//! of.
 
 mod range;
 pub(super) mod small;
@@ -163,12 +164,16 @@ impl<'a> Data<'a> {
     /// Copies the bytes.
     pub(super) fn copy(&mut self) -> Result<(), Fault> {
         let stat = self.source_stat;
+        let is_chosen = self.shared.plan.route.is_some() || self.shared.extras.direct;
+        if is_chosen && says_empty(stat) && gives_nothing(self.source) {
+            return Ok(());
+        }
         if data_bytes(stat) >= LARGE_BYTES {
             self.shared.takes_long();
         }
         let sparse = self.shared.settings.sparse;
         if sparse == Sparse::Always && self.to.is_file && self.shared.plan.explain_plan {
-            self.explain_by_hand();
+            self.explain_by_hand("--sparse=always");
         }
         match (has_holes(stat), sparse) {
             (_, Sparse::Never) if kind(stat) == FileType::RegularFile => {
@@ -177,20 +182,16 @@ impl<'a> Data<'a> {
             }
             (true, _) if self.to.is_file => self.copy_extents(sparse),
             _ if self.is_small() => self.copy_small(),
-            (_, Sparse::Always) if self.to.is_file => {
-                self.told.sparse = "zeros";
-                let end = self.look_through(u64::MAX)?;
-                self.extend(end)
-            }
+            (_, Sparse::Always) if self.to.is_file => self.copy_but_zeros(),
             _ => self.carry(None, Way::Any).map(drop),
         }
     }
 
     /// Tells why there is no plan, where bytes are looked at for zeros.
-    fn explain_by_hand(&self) {
+    fn explain_by_hand(&self, because: &str) {
         let ends = (Endpoint::source(self.source), Endpoint::sink(self.sink));
         if let (Ok(source), Ok(sink)) = ends {
-            explain_by_hand(&job(&source, &sink), "--sparse=always");
+            explain_by_hand(&job(&source, &sink), because);
         }
     }
 
@@ -198,6 +199,10 @@ impl<'a> Data<'a> {
     fn copy_extents(&mut self, sparse: Sparse) -> Result<(), Fault> {
         // A copy that is gone on with has what is before.
         let start = rustix::fs::tell(self.source).map_err(Fault::Seeking)?;
+        if self.is_looked_through() {
+            self.stand_at(start)?;
+            return self.copy_but_zeros();
+        }
         let mut at = start;
         loop {
             let data = match rustix::fs::seek(self.source, SeekFrom::Data(at)) {
@@ -231,6 +236,37 @@ impl<'a> Data<'a> {
             at = hole;
         }
         let end = rustix::fs::seek(self.source, SeekFrom::End(0)).map_err(Fault::Seeking)?;
+        self.extend(end)
+    }
+
+    /// Whether holes are found by looking for zeros, as the classic finds them.
+    fn is_looked_through(&self) -> bool {
+        let (plan, extras) = (self.shared.plan, self.shared.extras);
+        let is_chosen = !matches!(plan.route.as_deref(), None | Some("read-write"));
+        let may = !is_chosen && !extras.direct && !extras.uncached;
+        let bytes = u64::try_from(self.source_stat.st_size).unwrap_or(0);
+        may && !self.is_short(bytes) && !self.tells_of_holes(bytes)
+    }
+
+    /// Whether the file system of a file that lacks blocks tells where. Some refuse to (hugetlbfs),
+    /// and others call every file data from its beginning to its end (NFSv3, many of FUSE), as all do
+    /// what they compress. The source stands elsewhere afterwards.
+    fn tells_of_holes(&self, bytes: u64) -> bool {
+        let hole = || rustix::fs::seek(self.source, SeekFrom::Hole(0));
+        match rustix::fs::seek(self.source, SeekFrom::Data(0)) {
+            Ok(0) => hole().map_or(true, |hole| hole < bytes),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => false,
+            _ => true,
+        }
+    }
+
+    /// Copies the rest of a file but for zeros.
+    fn copy_but_zeros(&mut self) -> Result<(), Fault> {
+        if self.shared.plan.explain_plan && self.shared.settings.sparse != Sparse::Always {
+            self.explain_by_hand("holes that its file system does not tell of");
+        }
+        self.told.sparse = "zeros";
+        let end = self.look_through(u64::MAX)?;
         self.extend(end)
     }
 
@@ -413,6 +449,19 @@ enum Way {
 pub(super) fn data_bytes(stat: &Stat) -> i64 {
     // Some file systems tell of no blocks at all.
     if stat.st_blocks == 0 { stat.st_size } else { stat.st_size.min(stat.st_blocks * 512) }
+}
+
+fn says_empty(stat: &Stat) -> bool {
+    kind(stat) == FileType::RegularFile && stat.st_size == 0
+}
+
+/// Whether a file that says it is empty is. Those of /proc say so, too, and a read may take from what
+/// they give (kmsg): of them nothing is said.
+pub(super) fn gives_nothing(file: impl AsFd) -> bool {
+    // <linux/magic.h>
+    const PROC_SUPER_MAGIC: u32 = 0x9fa0;
+    let is_proc = rustix::fs::fstatfs(&file).is_ok_and(|on| on.f_type as u32 == PROC_SUPER_MAGIC);
+    !is_proc && rustix::io::pread(file, &mut [0; 1], 0) == Ok(0)
 }
 
 /// The bytes before a place of an open file, which stands elsewhere afterwards, that are no holes.

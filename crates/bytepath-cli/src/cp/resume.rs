@@ -100,7 +100,9 @@ impl Shared<'_> {
             };
         };
         let kept = self.compare(pair, source, &open)?;
-        if kept == Kept::Whole {
+        // Names that it has beside those of its source keep what they have.
+        let is_kept = !(self.parts_names(sink) && there.st_nlink > stat.st_nlink);
+        if kept == Kept::Whole && is_kept {
             if self.extras.atomic {
                 leftovers::remove_part(&pair.sink);
             }
@@ -108,7 +110,7 @@ impl Shared<'_> {
             self.count_kept(pair, &open, bytes, Outcome::Kept)?;
             return Ok(Resumed::Copy(self.kept_copy(open, stat, kept).into()));
         }
-        let is_beginning = kept == length(&open);
+        let is_beginning = kept == Kept::Whole || kept == length(&open);
         if !is_beginning && !self.may_overwrite(pair, &there) {
             return Ok(self.left_alone(pair, stat));
         }

@@ -15,6 +15,7 @@ mod planned;
 mod random;
 mod report;
 mod resume;
+mod served;
 mod trees;
 mod uncached;
 

@@ -356,3 +356,30 @@ fn the_profile_says_which_outlet_is_best() {
     }
     assert!(done.stderr.contains("9437184 bytes by tee"), "{done:?}");
 }
+
+#[test]
+fn bytes_that_are_lost_when_standard_output_is_closed_are_told_of() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    for words in [
+        "gen yes --lines 9",
+        "gen random --bytes 1M",
+        "completions bash",
+        "bench pipes --list",
+        "--help",
+        "gen --help",
+        "cp --help",
+    ] {
+        let line = format!(
+            "cd {} && strace -f -qqq -o /dev/null -P $(pwd -P)/out -e inject=close:error=EDQUOT \
+             $bytepath {words} >out; echo $?",
+            folder.path().display()
+        );
+        let done = shell(&line);
+        assert_eq!(done.stdout, "1\n", "{words}: {done:?}");
+        assert!(done.stderr.contains(": Disk quota exceeded"), "{words}: {done:?}");
+        assert_eq!(done.stderr.lines().count(), 1, "{words}: {done:?}");
+    }
+}

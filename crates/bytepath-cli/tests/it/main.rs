@@ -20,6 +20,7 @@ mod ends;
 mod explain;
 mod files;
 mod fleet;
+mod fuse;
 mod help;
 mod history;
 mod import;

@@ -82,6 +82,11 @@ pub(crate) fn may_be_of(file: BorrowedFd<'_>, kind: &str) -> bool {
         || file_system_of(file).is_ok_and(|found| found.name == kind)
 }
 
+/// Whether it may be one of fuse, by one system call, which some servers do not answer.
+pub(crate) fn may_be_fuse(file: BorrowedFd<'_>) -> bool {
+    magic_of(file).map_or(true, |magic| known(magic) == Some("fuse"))
+}
+
 /// Whether a file may be stored compressed: by its own attribute, or by its mount's option (btrfs),
 /// also where the table of mounts cannot be read.
 pub(crate) fn may_compress(file: BorrowedFd<'_>) -> bool {

@@ -6,6 +6,7 @@
 use std::os::fd::AsFd;
 
 use crate::error::{Refusal, Stop};
+use crate::machine;
 use crate::ring::{Ring, Setup, Target};
 use crate::routes::in_flight::{self, Ends, InFlight, Pairing, Shape};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
@@ -41,7 +42,7 @@ impl Route for Uring {
 pub(super) fn carry(span: &Span<'_>, name: &'static str, pairing: Pairing) -> Result<(), Stop> {
     let shape = Shape::of(span, 1);
     let buffers = shape.buffers(span)?;
-    let mut ring = open(&shape)?;
+    let mut ring = open(span, &shape)?;
     let ends = Ends {
         name,
         source: Target::Borrowed(span.source.as_fd()),
@@ -53,7 +54,17 @@ pub(super) fn carry(span: &Span<'_>, name: &'static str, pairing: Pairing) -> Re
 }
 
 /// A ring with room for a read and a write of each chunk.
-pub(super) fn open<'fd>(shape: &Shape) -> Result<Ring<'fd>, Stop> {
+///
+/// io_uring goes on by itself where a file answers short. FUSE does not tell it where, with direct
+/// access (O_DIRECT, or FOPEN_DIRECT_IO of its server): the same bytes come again, in the place of
+/// those that follow, and count as read (Linux 6.18).
+pub(super) fn open<'fd>(span: &Span<'_>, shape: &Shape) -> Result<Ring<'fd>, Stop> {
+    if [span.source, span.sink].iter().any(|end| machine::may_be_fuse(end.as_fd())) {
+        let reason = "io_uring loses its place in files of FUSE that answer short";
+        return Err(Stop::Declined(
+            Refusal::because(reason).remedy("leave the choice of the route to the planner"),
+        ));
+    }
     let entries = u32::try_from(shape.depth * 2).unwrap_or(u32::MAX);
     Ring::open(&Setup::with_entries(entries)).map_err(Stop::Declined)
 }

@@ -40,7 +40,7 @@ impl Route for UringDirect {
         let direct = Direct::open(NAME, span)?;
         let shape = Shape::of(span, direct.align());
         let buffers = shape.buffers(span)?;
-        let mut ring = uring::open(&shape)?;
+        let mut ring = uring::open(span, &shape)?;
         let ends = direct.ends(Pairing::Apart);
         direct.carry(span, |whole| {
             InFlight::new(whole, ends, &mut ring, shape, buffers).stretch(whole.limit)

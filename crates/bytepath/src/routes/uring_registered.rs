@@ -35,7 +35,7 @@ impl Route for UringRegistered {
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let shape = Shape::of(span, 1);
         let buffers = shape.buffers(span)?;
-        let mut ring = uring::open(&shape)?;
+        let mut ring = uring::open(span, &shape)?;
         let buffers = ring.register_buffers(buffers).map_err(Stop::Declined)?;
         let files = [span.source.as_fd(), span.sink.as_fd()];
         let targets = ring.register_files(&files).map_err(Stop::Declined)?;

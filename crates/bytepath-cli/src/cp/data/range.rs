@@ -14,6 +14,9 @@ impl Data<'_> {
         if sparse == Sparse::Never || !has_holes(self.source_stat) && sparse != Sparse::Always {
             return self.copy_between(start, end);
         }
+        if self.is_looked_through() {
+            return self.look_between(start, end);
+        }
         let mut at = start;
         while at < end {
             let data = match rustix::fs::seek(self.source, SeekFrom::Data(at)) {
@@ -33,14 +36,24 @@ impl Data<'_> {
     }
 
     fn copy_between(&mut self, start: u64, end: u64) -> Result<(), Fault> {
-        self.stand_at(start)?;
-        let count = match self.shared.settings.sparse {
-            Sparse::Always => self.look_through(end - start)? - start,
-            _ => self.carry(Some(end - start), Way::Any)?,
-        };
-        match count == end - start {
-            true => Ok(()),
-            false => Err(Fault::Other("it became shorter while it was copied".into())),
+        if self.shared.settings.sparse == Sparse::Always {
+            return self.look_between(start, end);
         }
+        self.stand_at(start)?;
+        let count = self.carry(Some(end - start), Way::Any)?;
+        whole(count == end - start)
+    }
+
+    fn look_between(&mut self, start: u64, end: u64) -> Result<(), Fault> {
+        self.stand_at(start)?;
+        let reached = self.look_through(end - start)?;
+        whole(reached == end)
+    }
+}
+
+fn whole(is_whole: bool) -> Result<(), Fault> {
+    match is_whole {
+        true => Ok(()),
+        false => Err(Fault::Other("it became shorter while it was copied".into())),
     }
 }

@@ -286,3 +286,43 @@ fn a_source_that_vanishes_is_told_of_and_the_rest_is_copied() {
     assert!(done.stdout.contains(&format!("cannot stat 'source/in/c': {none}")), "{done:?}");
     assert!(done.stdout.contains("wantedwanted"), "{done:?}");
 }
+
+#[test]
+fn holes_of_which_a_file_system_does_not_tell_stay_holes() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    // The first call tells where the file stands, the second where data is, the third where not.
+    let line = |words: &str, told: &str| {
+        format!(
+            "cd {} && rm -f holes new && echo begin >holes && truncate -s 40M holes && \
+             echo end >>holes && \
+             strace -f -qqq -o /dev/null -P $(pwd -P)/holes -e inject=lseek:{told} \
+             $bytepath cp {words} holes new && cmp holes new && \
+             if [ $(stat -c %b new) -gt 1000 ]; then echo filled; fi",
+            folder.path().display()
+        )
+    };
+    let size = (40 << 20) + 4;
+    let tells_of_none =
+        ["error=EINVAL:when=2", "error=EOPNOTSUPP:when=2", &format!("retval={size}:when=3")];
+    for words in ["", "--sparse=always", "--route read-write", "--debug"] {
+        for told in tells_of_none {
+            let done = shell(&line(words, told)).well();
+            let said = if words == "--debug" { "sparse detection: zeros\n" } else { "" };
+            assert!(
+                done.stdout.ends_with(said) && !done.stdout.contains("filled"),
+                "{words}: {done:?}"
+            );
+        }
+    }
+    let done = shell(&line("--explain-plan", "error=EINVAL:when=2"));
+    assert!(
+        done.stderr.contains("because of holes that its file system does not tell of"),
+        "{done:?}"
+    );
+    for words in ["--sparse=never", "--route sendfile"] {
+        assert_eq!(shell(&line(words, "error=EINVAL:when=2")).well().stdout, "filled\n", "{words}");
+    }
+}

@@ -294,3 +294,26 @@ fn a_copy_that_is_killed_is_shorter_than_the_file() {
         }
     }
 }
+
+#[test]
+fn empty_files_need_no_route_and_those_that_only_say_so_are_refused() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let here = folder.path().display();
+    let routes = ["uring", "parallel", "mmap-write", "linux-aio", "copy-file-range", "reflink"];
+    let routes = routes.map(|route| format!("--route {route}"));
+    for way in routes.iter().map(String::as_str).chain(["--direct", "--route sendfile"]) {
+        let line = format!(
+            "cd {here} && rm -rf e d && mkdir -p e d/e && : >e/x && : >e/y && echo old >d/e/y && \
+             $bytepath cp -r {way} e d && diff -r e d/e"
+        );
+        shell(&line).well();
+    }
+    for route in ["uring", "linux-aio", "mmap-write", "copy-file-range"] {
+        let line = format!("cd {here} && $bytepath cp --route {route} /proc/version new");
+        shell(&line).refused(1, &["the source says that it is empty, so it has to be read"]);
+    }
+    shell(&format!(
+        "cd {here} && $bytepath cp --direct /proc/version new && cmp /proc/version new"
+    ))
+    .refused(0, &["--direct: what cannot go past the page cache"]);
+}

@@ -257,3 +257,18 @@ fn names_of_one_file_and_files_that_may_not_be_written_are_continued() {
         assert_eq!(done.well().stdout, "x\n", "{source}");
     }
 }
+
+#[test]
+fn other_names_of_a_copy_that_is_whole_keep_what_they_have() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for more in ["", " --atomic", " -i"] {
+        let line = format!(
+            "cd {} && rm -rf a b && mkdir a b && echo same >a/f && chmod 600 a/f && \
+             echo two >a/one && ln a/one a/two && cp -a a/. b && ln b/f b/other && chmod 644 b/f && \
+             $bytepath cp -aT --resume{more} a b && stat -c '%a %h' b/f b/other b/one && \
+             cat b/f b/other",
+            folder.path().display()
+        );
+        assert_eq!(shell(&line).well().stdout, "600 1\n644 1\n644 2\nsame\nsame\n", "{more}");
+    }
+}

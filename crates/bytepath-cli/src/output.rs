@@ -16,7 +16,7 @@ use tempfile::NamedTempFile;
 
 use crate::classic::{always_quoted, close, closed_well, word};
 use crate::device;
-use crate::sys::start;
+use crate::sys::{given, start};
 
 /// Where results go: a file, or standard output for `-`.
 pub(crate) struct Output {
@@ -26,7 +26,7 @@ pub(crate) struct Output {
 
 enum Way {
     Stdout,
-    /// A device, FIFO or the like, which is opened now and written as it is.
+    /// A device, FIFO or the like, or a file that is open already: it is written as it is.
     Special(File),
     /// A file that is there or is to be: it is replaced at the end.
     Replaced,
@@ -45,6 +45,13 @@ impl Output {
     fn way(path: &Path) -> anyhow::Result<Way> {
         if is_stdout(path) {
             return Ok(Way::Stdout);
+        }
+        if let Some(open) = descriptor(path) {
+            let open = open?;
+            // Anything else is opened by its name as well, and waits as a writer expects.
+            if open.metadata()?.is_file() {
+                return Ok(Way::Special(open));
+            }
         }
         match File::options().write(true).open(path) {
             Ok(file) if file.metadata()?.is_file() => Ok(Way::Replaced),
@@ -103,6 +110,9 @@ pub(crate) fn replace_file(path: &Path, text: &[u8]) -> anyhow::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
+    if descriptor(path).is_some() {
+        anyhow::bail!("it is a descriptor of an open file; give the name of the file");
+    }
     let (written, path) = beside(path, text)?;
     // The device itself would be asked again and again, and what is measured waits for it too.
     closed_well(written.as_file().as_fd())?;
@@ -139,6 +149,36 @@ fn beside(path: &Path, text: &[u8]) -> std::io::Result<(NamedTempFile, PathBuf)>
     }
     file.as_file_mut().write_all(text)?;
     Ok((file, path))
+}
+
+/// What is open already at a path that stands for a descriptor, as /dev/stderr, /dev/fd/3 and
+/// /proc/self/fd/3 do. Whoever opened it goes on writing there, so a new file in the place of its
+/// name would take away what it holds and what follows.
+fn descriptor(path: &Path) -> Option<std::io::Result<File>> {
+    /// As many links as the kernel follows (MAXSYMLINKS).
+    const LINKS_MAX: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let place = std::fs::canonicalize(folder(&path)).ok()?;
+        if let Some(process) = whose_descriptors(&place) {
+            let number = path.file_name()?.to_str()?.parse().ok()?;
+            return Some(match process == std::process::id() {
+                true => given::duplicate(number).map(File::from),
+                false => File::options().append(true).open(&path),
+            });
+        }
+        path = place.join(std::fs::read_link(&path).ok()?);
+    }
+    None
+}
+
+/// The process whose descriptors are in this folder: /proc/PID/fd, or /proc/PID/task/TID/fd.
+fn whose_descriptors(folder: &Path) -> Option<u32> {
+    let words: Vec<&str> = folder.to_str()?.strip_prefix("/proc/")?.split('/').collect();
+    match words[..] {
+        [process, "fd"] | [process, "task", _, "fd"] => process.parse().ok(),
+        _ => None,
+    }
 }
 
 /// Whether it is a symbolic link of somebody else's in a folder where everybody makes them, as

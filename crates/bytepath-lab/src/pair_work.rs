@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bytepath::profile::End;
 use bytepath_report::Costs;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags};
@@ -63,8 +64,13 @@ impl PairWork {
     }
 
     fn source(&self, running: &mut Running, bytes: u64) -> Result<Stdio, String> {
+        let told = |error: std::io::Error| error.to_string();
         match self.source {
-            End::File => Ok(open(&self.file)?.into()),
+            End::File => {
+                let file = open(&self.file)?;
+                running.source = Some(file.try_clone().map_err(told)?.into());
+                Ok(file.into())
+            }
             End::Null => Ok(Stdio::null()),
             End::Pipe | End::Socket => {
                 let (near, far) = joined(self.source)?;
@@ -84,8 +90,27 @@ impl PairWork {
                 running.feeder = Some(spawn_on(&mut feeder, None)?);
                 drop(feeder);
                 wait_for_bytes(&near)?;
+                running.source = Some(near.try_clone().map_err(told)?);
                 Ok(near.into())
             }
+        }
+    }
+
+    /// Whether all bytes were taken from the source: where the sink is /dev/null nothing else tells.
+    fn taken(&self, source: &OwnedFd, bytes: u64) -> Result<(), String> {
+        let told = |errno: Errno| std::io::Error::from(errno).to_string();
+        if self.source == End::File {
+            let at = rustix::fs::tell(source).map_err(told)?;
+            return match at < bytes {
+                true => Err(format!("it left its input at byte {at} of {bytes}")),
+                false => Ok(()),
+            };
+        }
+        // Where no bytes are there, the feeder has more to come, or has ended.
+        wait_for_bytes(source)?;
+        match rustix::io::ioctl_fionread(source).map_err(told)? {
+            0 => Ok(()),
+            _ => Err(format!("it left some of {bytes} bytes in its input")),
         }
     }
 
@@ -130,7 +155,7 @@ impl Work for PairWork {
         let (sink, source) = (self.sink(&mut running)?, self.source(&mut running, bytes)?);
         match &self.mover {
             Mover::Carry(options) => self.carried(options, bytes, running, source, sink),
-            Mover::Program(words) => moved_by(words, bytes, running, source, sink),
+            Mover::Program(words) => self.moved(words, bytes, running, source, sink),
         }
     }
 
@@ -172,32 +197,36 @@ impl PairWork {
         let seconds = drained.map_or(moved.seconds, |drained| drained.seconds.max(moved.seconds));
         Ok(outcome(&moved, seconds))
     }
-}
 
-fn moved_by(
-    words: &[String],
-    bytes: u64,
-    mut running: Running,
-    source: Stdio,
-    sink: Stdio,
-) -> Result<Outcome, String> {
-    let before = Usage::of_children();
-    let mut mover = Command::new(&words[0]);
-    mover.args(&words[1..]).stdin(source).stdout(sink).stderr(Stdio::null());
-    let began = Instant::now();
-    let child = running.mover.insert(spawn_on(&mut mover, None)?);
-    // Its ends are ours too until it is forgotten, and the drain waits for the last writer.
-    drop(mover);
-    let status = waited(child, PATIENCE)?;
-    let mut took = began.elapsed();
-    let usage = Usage::of_children().since(before);
-    if !status.success() {
-        return Err(format!("{} failed ({status})", words[0]));
+    fn moved(
+        &self,
+        words: &[String],
+        bytes: u64,
+        mut running: Running,
+        source: Stdio,
+        sink: Stdio,
+    ) -> Result<Outcome, String> {
+        let before = Usage::of_children();
+        let mut mover = Command::new(&words[0]);
+        mover.args(&words[1..]).stdin(source).stdout(sink).stderr(Stdio::null());
+        let began = Instant::now();
+        let child = running.mover.insert(spawn_on(&mut mover, None)?);
+        // Its ends are ours too until it is forgotten, and the drain waits for the last writer.
+        drop(mover);
+        let status = waited(child, PATIENCE)?;
+        let mut took = began.elapsed();
+        let usage = Usage::of_children().since(before);
+        if !status.success() {
+            return Err(format!("{} failed ({status})", words[0]));
+        }
+        if running.drained(bytes)?.is_some() {
+            took = began.elapsed();
+        }
+        if let (End::Null, Some(source)) = (self.sink, &running.source) {
+            self.taken(source, bytes)?;
+        }
+        Ok(outcome(&EndReport { bytes, usage, ..EndReport::default() }, took.as_secs_f64()))
     }
-    if running.drained(bytes)?.is_some() {
-        took = began.elapsed();
-    }
-    Ok(outcome(&EndReport { bytes, usage, ..EndReport::default() }, took.as_secs_f64()))
 }
 
 /// Waits for a program to end, for as long as nobody wishes that the run ends.
@@ -218,6 +247,8 @@ struct Running {
     feeder: Option<Child>,
     mover: Option<Child>,
     drain: Option<Child>,
+    /// Where the mover takes bytes from: another descriptor of the same.
+    source: Option<OwnedFd>,
     /// The file that is written.
     file: Option<File>,
 }

@@ -68,6 +68,22 @@ fn a_program_that_fails_or_loses_bytes_gives_no_figure() {
 }
 
 #[test]
+fn a_program_that_leaves_bytes_in_the_source_gives_no_figure() {
+    for source in ["file", "pipe", "socket"] {
+        let pair = format!("{source}:null");
+        let with = ["--with", "true", "--with", "head -c 1", "--with", "sh -c cat", "--peer", "dd"];
+        for (name, ran, why) in arms(&record(&[&["--pair", &pair][..], &with].concat())) {
+            let leaves = ["true", "head -c 1"].contains(&name.as_str());
+            assert_eq!(ran, !leaves, "{name} from {source}: {why}");
+            assert!(
+                !leaves || why.contains("in its input") || why.contains("its input at byte"),
+                "{name}: {why}"
+            );
+        }
+    }
+}
+
+#[test]
 fn an_arm_that_fails_after_it_could_run_is_told_by_the_exit_code() {
     let folder = tempfile::tempdir().expect("a folder");
     let runs = folder.path().join("runs");

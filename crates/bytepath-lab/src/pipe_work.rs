@@ -228,7 +228,10 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), String> {
 
 /// A pipe of the size that every new one has. A user whose pipes use up fs.pipe-user-pages-soft is
 /// given pipes of two slots, without a word (alloc_pipe_info in the kernel's fs/pipe.c).
-fn full_pipe() -> Result<(OwnedFd, OwnedFd), String> {
+///
+/// # Errors
+/// It would be such a one, or there is none.
+pub(crate) fn full_pipe() -> Result<(OwnedFd, OwnedFd), String> {
     let (reader, writer) = pipe()?;
     let bytes = rustix::pipe::fcntl_getpipe_size(&writer).unwrap_or(0);
     let wanted = PIPE_SLOTS * rustix::param::page_size();
@@ -236,8 +239,8 @@ fn full_pipe() -> Result<(OwnedFd, OwnedFd), String> {
         return Ok((reader, writer));
     }
     Err(format!(
-        "a new pipe has {} instead of {}: your pipes use up fs.pipe-user-pages-soft; close some, ask \
-         for a size (--pipe-size), or raise it as root",
+        "a new pipe has {} instead of {}: your pipes use up fs.pipe-user-pages-soft; close some, \
+         raise it as root, or ask for a size where that can be asked for (--pipe-size)",
         numbers::bytes(bytes as u64),
         numbers::bytes(wanted as u64)
     ))

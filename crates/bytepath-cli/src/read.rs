@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytepath::inlets::Inlet;
-use bytepath_lab::ends::{EndReport, ReadEnd, Until};
+use bytepath_lab::ends::{EndReport, NOTHING_CAME, ReadEnd, Until};
 use clap::Args;
 
 use crate::ends::{self, End, Shared, Useful};
@@ -64,7 +64,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 /// A speed of nothing is none, and a stream that was cut short is not verified.
 fn enough(shared: &Shared, report: &EndReport) -> anyhow::Result<()> {
     if report.bytes == 0 {
-        bail!("nothing came to be measured: the writer ended too early, or failed");
+        bail!(NOTHING_CAME);
     }
     match shared.bytes_to_pipe {
         Some(bytes) if shared.verify && report.source_ended && report.bytes < bytes => {

@@ -12,13 +12,12 @@ use bytepath_report::Costs;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::arm::{Measured, Outcome, Timing, Work};
-use crate::ends::{EndReport, GIB, Starter, Usage};
+use crate::ends::{EndReport, GIB, NOTHING_CAME, Starter, Usage};
 use crate::interrupt::{self, Came};
-use crate::pipe_work::{Says, end, ended, spawn_on};
+use crate::pipe_work::{SIGNAL_PATIENCE, Says, end, ended, full_pipe, said, spawn_on};
 
 /// Longer than this a sample is not waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -86,10 +85,15 @@ impl PairWork {
                 if self.source == End::Pipe {
                     feeder.args(["--pipe-size", USUAL_PIPE_SIZE]);
                 }
-                feeder.stdout(far).stderr(Stdio::null());
+                feeder.stdout(far);
                 running.feeder = Some(spawn_on(&mut feeder, None)?);
                 drop(feeder);
                 wait_for_bytes(&near)?;
+                if rustix::io::ioctl_fionread(&near).is_ok_and(|bytes| bytes == 0) {
+                    let why = said(&mut running.feeder, Says::Errors, PATIENCE);
+                    let why = why.err().unwrap_or_else(|| "it ended without a byte".to_owned());
+                    return Err(format!("the process that feeds it failed: {why}"));
+                }
                 running.source = Some(near.try_clone().map_err(told)?);
                 Ok(near.into())
             }
@@ -153,10 +157,11 @@ impl Work for PairWork {
         };
         let mut running = Running::default();
         let (sink, source) = (self.sink(&mut running)?, self.source(&mut running, bytes)?);
-        match &self.mover {
-            Mover::Carry(options) => self.carried(options, bytes, running, source, sink),
-            Mover::Program(words) => self.moved(words, bytes, running, source, sink),
-        }
+        let went = match &self.mover {
+            Mover::Carry(options) => self.carried(options, bytes, &mut running, source, sink),
+            Mover::Program(words) => self.moved(words, bytes, &mut running, source, sink),
+        };
+        went.map_err(|why| running.to_blame().unwrap_or(why))
     }
 
     fn trial(&self, timing: &Timing) -> Result<(), String> {
@@ -177,7 +182,7 @@ impl PairWork {
         &self,
         options: &[String],
         bytes: u64,
-        mut running: Running,
+        running: &mut Running,
         source: Stdio,
         sink: Stdio,
     ) -> Result<Outcome, String> {
@@ -202,7 +207,7 @@ impl PairWork {
         &self,
         words: &[String],
         bytes: u64,
-        mut running: Running,
+        running: &mut Running,
         source: Stdio,
         sink: Stdio,
     ) -> Result<Outcome, String> {
@@ -254,6 +259,20 @@ struct Running {
 }
 
 impl Running {
+    /// Why the process at the other end of a pipe failed, if one did: the mover can only say that
+    /// nobody was there.
+    fn to_blame(&mut self) -> Option<String> {
+        [("feeds", &mut self.feeder), ("empties", &mut self.drain)].into_iter().find_map(
+            |(does, child)| {
+                let status = waited(child.as_mut()?, SIGNAL_PATIENCE).ok()?;
+                let why = said(child, Says::Errors, PATIENCE).err();
+                // That nothing came is the mover's failure.
+                let why = why.filter(|why| !status.success() && why != NOTHING_CAME)?;
+                Some(format!("the process that {does} it failed: {why}"))
+            },
+        )
+    }
+
     /// What the drain says, if there is one; it has to have taken everything, or a file to hold it.
     fn drained(&mut self, bytes: u64) -> Result<Option<EndReport>, String> {
         if let Some(file) = &self.file {
@@ -265,7 +284,15 @@ impl Running {
         if self.drain.is_none() {
             return Ok(None);
         }
-        let drained: EndReport = ended(&mut self.drain, Says::Output, PATIENCE)?;
+        let drained: Result<EndReport, String> = ended(&mut self.drain, Says::Output, PATIENCE);
+        let drained = drained.map_err(|why| {
+            // It has spoken.
+            end(&mut self.drain);
+            match why == NOTHING_CAME {
+                true => "it moved nothing".to_owned(),
+                false => format!("the process that empties it failed: {why}"),
+            }
+        })?;
         if drained.bytes != bytes {
             return Err(format!("only {} of {bytes} bytes came through", drained.bytes));
         }
@@ -298,16 +325,12 @@ fn outcome(moved: &EndReport, seconds: f64) -> Outcome {
 
 /// The reading and the writing end of a pipe or of a pair of connected sockets.
 fn joined(kind: End) -> Result<(OwnedFd, OwnedFd), String> {
-    let made = match kind {
-        End::Socket => rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        ),
-        _ => rustix::pipe::pipe_with(PipeFlags::CLOEXEC),
-    };
-    made.map_err(|errno| format!("cannot make a {kind}: {}", std::io::Error::from(errno)))
+    if kind != End::Socket {
+        return full_pipe();
+    }
+    let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+    rustix::net::socketpair(family, SocketType::STREAM, flags, None)
+        .map_err(|errno| format!("cannot make a socket: {}", std::io::Error::from(errno)))
 }
 
 /// Waits until the feeder has set its end up and begun: what it does to the pipe must not come after
@@ -332,5 +355,35 @@ pub(crate) fn unnamed(directory: &Path) -> std::io::Result<File> {
         Ok(file) => Ok(file.into()),
         // Not every file system has files without a name; this one has one for a moment.
         Err(_) => tempfile::tempfile_in(directory),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_cannot_feed_or_empty_says_why_before_the_mover_does() {
+        // It takes the name of the end for one of a script that is not there.
+        let work = |source, sink, mover: &[&str]| PairWork {
+            program: "/bin/sh".into(),
+            mover: Mover::Program(mover.iter().map(|word| (*word).to_owned()).collect()),
+            source,
+            sink,
+            directory: "/tmp".into(),
+            file: "/etc/passwd".into(),
+            inlet: "read",
+        };
+        let timing = Timing { warm_up: Duration::ZERO, measured: Measured::Bytes(1 << 20) };
+        for (work, says, end) in [
+            (work(End::Pipe, End::Null, &["cat"]), "feeds", "write"),
+            (work(End::Socket, End::Null, &["cat"]), "feeds", "write"),
+            (work(End::File, End::Pipe, &["yes"]), "empties", "read"),
+            (work(End::File, End::Socket, &["cat"]), "empties", "read"),
+        ] {
+            let why = work.sample(&timing).map(drop).expect_err("it has no other end");
+            let says = format!("the process that {says} it failed: ");
+            assert!(why.starts_with(&says) && why.contains(end), "{why}");
+        }
     }
 }

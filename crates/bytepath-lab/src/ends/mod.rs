@@ -66,6 +66,9 @@ impl EndReport {
     }
 }
 
+/// What a reader says to whom nothing came: that is the writer's failure.
+pub const NOTHING_CAME: &str = "nothing came to be measured: the writer ended too early, or failed";
+
 /// Bytes of a GiB.
 pub const GIB: f64 = (1u64 << 30) as f64;
 

@@ -197,10 +197,12 @@ impl Work for PipeWork {
         let outcome = match (writer, &self.between) {
             (Some(writer), None) => outcome(&[&writer, &reader], &reader),
             (writer, _) => {
-                // Programs that do not report are counted whole, from their start to their end.
+                // Programs that do not report are counted whole, from their start to their end, and
+                // so are the bytes.
+                let read = reader.bytes + reader.warm_up_bytes.unwrap_or(0);
                 let all = EndReport {
                     usage: Usage::of_children().since(before),
-                    bytes: writer.as_ref().map_or(reader.bytes, |writer| writer.bytes),
+                    bytes: writer.as_ref().map_or(read, |writer| writer.bytes),
                     ..EndReport::default()
                 };
                 outcome(&[&all], &reader)

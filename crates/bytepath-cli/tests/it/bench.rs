@@ -413,3 +413,17 @@ fn a_writer_that_complains_of_its_reader_leaving_is_measured_all_the_same() {
     assert_eq!(found["status"], "ok", "{found}");
     assert!(found["median"].as_f64().is_some_and(|value| value > 0.0), "{found}");
 }
+
+/// Two processes on one CPU use no more than that.
+#[test]
+fn what_a_classic_uses_is_told_by_all_the_bytes_that_it_wrote() {
+    let arm = "zeros/read@same-cpu/cat";
+    let words = ["bench", "gen", "--arms", arm, "--blocks", "2", "--time", "10ms", "--json", "-"];
+    let record = run(&mut bytepath(&[&words[..], &["--warm-up", "200ms"]].concat())).well().json();
+    let found = self::arm(&record, arm);
+    let cost = |name: &str| found["costs"][name].as_f64().expect("a figure");
+    let cpu_s_per_gib = cost("cpu_user_s_per_gib") + cost("cpu_system_s_per_gib");
+    let gib_per_s = found["median"].as_f64().expect("a figure");
+    // What starts and what varies comes on top; by the bytes of the sample alone it was 20.
+    assert!(cpu_s_per_gib * gib_per_s < 6.0, "{found}");
+}

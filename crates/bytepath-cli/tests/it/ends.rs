@@ -302,6 +302,10 @@ fn what_is_read_before_the_clock_starts_is_not_counted() {
     let line = "$bytepath write --bytes-to-pipe 2G --outlet tee \
                 | $bytepath read --warm-up 2ms --bytes-to-pipe 1M --csv";
     assert_eq!(shell(line).well().row()[1], "1048576");
+    let line = line.replace("--csv", "--json -");
+    let told = shell(&line).well().json_of("end");
+    let before = told["warm_up_bytes"].as_u64().expect("a count");
+    assert!(told["bytes"] == 1 << 20 && 0 < before && before <= (2 << 30) - (1 << 20), "{told}");
 }
 
 #[test]

@@ -30,6 +30,9 @@ pub struct EndReport {
     pub mechanism: String,
     /// Bytes moved.
     pub bytes: u64,
+    /// Bytes that came before the clock started, where there was a warm-up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_up_bytes: Option<u64>,
     /// How long it took, in seconds.
     pub seconds: f64,
     /// System calls that it made on the pipe.

@@ -77,6 +77,7 @@ impl ReadEnd {
         };
         let speed = reading.warm_up(self.warm_up)?;
         let (calls, waits) = (meter.read().calls, meter.read().waits);
+        let warm_up_bytes = (self.warm_up > Duration::ZERO).then(|| meter.bytes());
         let sum = reading.consumer.checksum();
         let (started, before) = (Instant::now(), Usage::of_this_process());
         let bytes = match self.until {
@@ -89,6 +90,7 @@ impl ReadEnd {
         Ok(EndReport {
             mechanism: self.inlet.name().into(),
             bytes,
+            warm_up_bytes,
             seconds: seconds(elapsed),
             calls: meter.read().calls - calls,
             waits: meter.read().waits - waits,

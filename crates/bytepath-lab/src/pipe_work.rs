@@ -369,6 +369,9 @@ pub enum Says {
     Errors,
 }
 
+/// What is said of a process that ended well and said nothing.
+pub(crate) const NO_REPORT: &str = "it ended without a report";
+
 /// Waits for a process without using a CPU, and reads its report.
 ///
 /// # Errors
@@ -379,6 +382,9 @@ pub fn ended<Report: DeserializeOwned>(
     limit: Duration,
 ) -> Result<Report, String> {
     let report = said(child, says, limit)?;
+    if report.trim().is_empty() {
+        return Err(NO_REPORT.to_owned());
+    }
     serde_json::from_str(&report).map_err(|error| format!("{error}: {report}"))
 }
 

@@ -311,6 +311,21 @@ fn a_file_system_that_fills_up_is_reported_with_the_byte_reached() {
 }
 
 #[test]
+fn a_file_that_is_passed_to_a_full_place_is_told_with_the_place() {
+    let Some(small) = Small::mounted() else { return };
+    let big = tempfile::NamedTempFile::new().expect("a file");
+    big.as_file().set_len(3 << 20).expect("it grows");
+    let big = big.path().display();
+    let line = format!(
+        "$bytepath bench ipc --sink file --file {big} --dir {} --placement same-cpu --blocks 2",
+        small.path()
+    );
+    let full = format!("cannot write to a file in {}: No space left", small.path());
+    let done = shell(&line).refused(1, &["no arm can run here", &full, "see --dir"]);
+    assert!(!done.stderr.contains("EOF") && !done.stderr.contains("the sender"), "{done:?}");
+}
+
+#[test]
 fn what_tune_measured_is_shown_where_no_room_is_left_to_keep_it() {
     let Some(small) = Small::mounted() else { return };
     let folder = tempfile::tempdir().expect("a folder");

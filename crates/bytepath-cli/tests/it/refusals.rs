@@ -66,6 +66,9 @@ fn sizes_times_and_numbers_that_are_none_are_wrong_usage() {
         run(&mut bytepath(&["bench", "pipes", word])).refused(2, &["error: "]);
     }
     run(&mut bytepath(&["write", "--cpu", "-1"])).refused(2, &["error: "]);
+    for end in ["write", "read"] {
+        run(&mut bytepath(&[end, "--time", "5000000000000000h"])).refused(2, &["100 years"]);
+    }
 }
 
 #[test]

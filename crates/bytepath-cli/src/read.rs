@@ -64,6 +64,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 /// A speed of nothing is none, and a stream that was cut short is not verified.
 fn enough(shared: &Shared, report: &EndReport) -> anyhow::Result<()> {
     if report.bytes == 0 {
+        if !report.source_ended {
+            bail!("nothing came in the time that was given");
+        }
         bail!(NOTHING_CAME);
     }
     match shared.bytes_to_pipe {
@@ -136,6 +139,7 @@ fn end(options: &Options) -> anyhow::Result<ReadEnd> {
         cpu: shared.cpu(End::Reader)?,
         warm_up: options.warm_up,
         until: until(shared),
+        interrupted: shared.starter.is_none(),
     })
 }
 

@@ -123,5 +123,6 @@ fn end(options: &Options) -> anyhow::Result<WriteEnd> {
         cpu: shared.cpu(End::Writer)?,
         bytes: shared.bytes_to_pipe,
         time: shared.time,
+        interrupted: shared.starter.is_none(),
     })
 }

@@ -240,7 +240,7 @@ fn a_disk_is_not_filled_by_mistake() {
     let words = ["into a file", "--bytes-to-pipe or --time"];
     shell(&format!("$bytepath write >'{}'", file.display())).refused(2, &words);
     assert_eq!(std::fs::metadata(&file).map(|file| file.len()).ok(), Some(0));
-    shell(&format!("$bytepath write --time 1ms >'{}'", file.display())).well();
+    shell(&format!("$bytepath write --time 20ms >'{}'", file.display())).well();
     assert!(std::fs::metadata(&file).is_ok_and(|file| file.len() > 0));
 }
 

@@ -128,7 +128,7 @@ fn end(options: &Options) -> anyhow::Result<ReadEnd> {
     let inlet = options.inlet.or_else(|| bytepath::inlets::by_name(named));
     Ok(ReadEnd {
         inlet: inlet.context("no inlet")?,
-        buf_bytes: shared.buf_size,
+        buf_bytes: shared.buf_bytes(),
         pipe_bytes: shared.pipe_size,
         pages: shared.pages(),
         check_huge: shared.check_huge_page,

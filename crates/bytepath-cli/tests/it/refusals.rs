@@ -109,8 +109,11 @@ fn options_without_effect_on_the_outlet_or_inlet_that_is_named_are_wrong_usage()
             (&["--dont-touch-pages", "--verify"], false),
         ];
         let has_buffers = outlet.used_for() == Use::Streams;
+        let size = (&["--buf-size", "1"][..], has_buffers);
         let pages = pages.iter().map(|page| (std::slice::from_ref(page), has_buffers));
-        for (options, _) in cases.into_iter().chain(pages).filter(|(_, has_effect)| !has_effect) {
+        for (options, _) in
+            cases.into_iter().chain([size]).chain(pages).filter(|(_, has_effect)| !has_effect)
+        {
             let words = [&["write", "--outlet", name], options].concat();
             let wanted = about(options[0], &format!("the outlet {name}"));
             run(&mut bytepath(&words)).refused(2, &[&wanted, "Usage: bytepath write"]);

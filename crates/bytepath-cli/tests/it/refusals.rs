@@ -92,6 +92,10 @@ fn options_that_exclude_each_other_are_wrong_usage() {
         .refused(2, &["standard output takes one of --json and --csv"]);
     run(&mut bytepath(&["bench", "pipes", "--pipe-size", "64K,64K"]))
         .refused(2, &["would run twice"]);
+    for experiment in ["pipes", "calls", "files", "gen", "memory"] {
+        run(&mut bytepath(&["bench", experiment, "--list", "--arms", "*,pigeon"]))
+            .refused(2, &["no arm matches pigeon;"]);
+    }
     run(&mut bytepath(&["bench", "pipes", "--arms", "["])).refused(2, &["\"[\" is no pattern"]);
 }
 

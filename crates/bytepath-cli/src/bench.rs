@@ -351,19 +351,42 @@ pub(crate) fn pipes_arms(options: &Pipes) -> anyhow::Result<Vec<Arm>> {
 }
 
 /// The arms whose name, or a part of it at a /, matches a pattern; all where there is none.
-fn those_matching(mut arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
+fn those_matching(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
+    those_matching_as(arms, globs, globs)
+}
+
+/// The same by these patterns, one for each of those that were `given`.
+fn those_matching_as(
+    arms: Vec<Arm>,
+    given: &[String],
+    globs: &[String],
+) -> anyhow::Result<Vec<Arm>> {
     let (patterns, sections) = (patterns(globs)?, sections(&arms));
-    arms.retain(|arm| {
-        let mut names = arm.name.split('/').chain([arm.name.as_str()]);
-        patterns.is_empty() || names.any(|name| patterns.iter().any(|glob| glob.matches(name)))
-    });
-    match arms.is_empty() {
-        false => Ok(arms),
-        true => Err(wrong_usage(format!(
-            "no arm matches {}; --list names them all, in the sections {sections}",
-            globs.join(",")
-        ))),
+    let is_by = |glob: &glob::Pattern, arm: &Arm| {
+        arm.name.split('/').chain([arm.name.as_str()]).any(|name| glob.matches(name))
+    };
+    let chosen = by_each(arms, given, &patterns, is_by);
+    chosen.map_err(|none| {
+        wrong_usage(format!("{none}; --list names them all, in the sections {sections}"))
+    })
+}
+
+/// Those that a pattern chooses; all where there is none. One of the `given` patterns that chooses
+/// nothing is a mistake, whatever the others choose.
+fn by_each<T>(
+    all: Vec<T>,
+    given: &[String],
+    patterns: &[glob::Pattern],
+    is_by: impl Fn(&glob::Pattern, &T) -> bool,
+) -> Result<Vec<T>, String> {
+    let is_vain = |pattern: &glob::Pattern| !all.iter().any(|one| is_by(pattern, one));
+    let vain = patterns.iter().zip(given).filter(|(pattern, _)| is_vain(pattern));
+    let vain: Vec<_> = vain.map(|(_, given)| given.as_str()).collect();
+    if !vain.is_empty() {
+        return Err(format!("no arm matches {}", vain.join(",")));
     }
+    let is_chosen = |one: &T| patterns.is_empty() || patterns.iter().any(|glob| is_by(glob, one));
+    Ok(all.into_iter().filter(is_chosen).collect())
 }
 
 /// The sections of these arms, as a list.
@@ -374,17 +397,11 @@ fn sections(arms: &[Arm]) -> String {
 }
 
 fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
-    let patterns = patterns(globs)?;
-    let chosen: Vec<_> = arms.into_iter().filter(|arm| matches(&patterns, &arm.name)).collect();
-    if chosen.is_empty() {
+    let chosen = by_each(arms, globs, &patterns(globs)?, |glob, arm| is_named(glob, &arm.name));
+    chosen.map_err(|none| {
         let names: Vec<_> = pipes::names().collect();
-        return Err(wrong_usage(format!(
-            "no arm matches {}; there are, each @ a placement: {}",
-            globs.join(","),
-            names.join(", ")
-        )));
-    }
-    Ok(chosen)
+        wrong_usage(format!("{none}; there are, each @ a placement: {}", names.join(", ")))
+    })
 }
 
 /// The arms whose name matches a pattern; all where there is none.
@@ -395,30 +412,17 @@ fn chosen_by_name(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> 
 
 /// Those of the names of arms that match, at a / or @ or as a whole.
 pub(crate) fn chosen_names(names: Vec<String>, globs: &[String]) -> anyhow::Result<Vec<String>> {
-    let patterns = patterns(globs)?;
-    let is_chosen = |name: &String| {
-        let mut parts = name.split('/').chain([name.as_str()]);
-        matches(&patterns, name) || parts.any(|part| patterns.iter().any(|glob| glob.matches(part)))
+    let is_by = |glob: &glob::Pattern, name: &String| {
+        is_named(glob, name) || name.split('/').any(|part| glob.matches(part))
     };
-    let chosen: Vec<_> = names.into_iter().filter(is_chosen).collect();
-    match chosen.is_empty() {
-        true => Err(wrong_usage(format!("no arm matches {}", globs.join(",")))),
-        false => Ok(chosen),
-    }
+    by_each(names, globs, &patterns(globs)?, is_by).map_err(wrong_usage)
 }
 
 /// Those of the names that match, all where no pattern is given.
 fn matching(names: Vec<String>, globs: &[String]) -> anyhow::Result<Vec<String>> {
-    let patterns = patterns(globs)?;
-    let matching: Vec<_> = names.iter().filter(|name| matches(&patterns, name)).cloned().collect();
-    if matching.is_empty() {
-        return Err(wrong_usage(format!(
-            "no arm matches {}; there are: {}",
-            globs.join(","),
-            names.join(", ")
-        )));
-    }
-    Ok(matching)
+    let there_are = names.join(", ");
+    by_each(names, globs, &patterns(globs)?, |glob, name| is_named(glob, name))
+        .map_err(|none| wrong_usage(format!("{none}; there are: {there_are}")))
 }
 
 fn patterns(globs: &[String]) -> anyhow::Result<Vec<glob::Pattern>> {
@@ -429,12 +433,11 @@ fn patterns(globs: &[String]) -> anyhow::Result<Vec<glob::Pattern>> {
     globs.iter().map(pattern).collect()
 }
 
-fn matches(patterns: &[glob::Pattern], name: &str) -> bool {
+fn is_named(glob: &glob::Pattern, name: &str) -> bool {
     // The rung, the rung @ the placement, or all of the name with the axes.
     let rung = name.split('@').next().unwrap_or_default();
     let placed = name.split('/').next().unwrap_or_default();
-    let glob = |glob: &glob::Pattern| [rung, placed, name].iter().any(|name| glob.matches(name));
-    patterns.is_empty() || patterns.iter().any(glob)
+    [rung, placed, name].iter().any(|name| glob.matches(name))
 }
 
 /// Names the arms on standard output.

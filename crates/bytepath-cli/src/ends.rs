@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use bytepath::Wait;
 use bytepath::machine::Machine;
+use bytepath::outlets::BUF_BYTES;
 use bytepath::pages::{PageSize, Pages};
 use bytepath::placement::Placement;
 use bytepath_lab::ends::{EndReport, Starter};
@@ -34,9 +35,9 @@ pub(crate) struct Shared {
     /// Fail unless the buffers really got huge pages (needs root)
     #[arg(long, conflicts_with = "dont_touch_pages")]
     pub(crate) check_huge_page: bool,
-    /// Bytes per buffer, and per call at most
-    #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = values::buffer_size)]
-    pub(crate) buf_size: usize,
+    /// Bytes per buffer, and per call at most; 256K unless given
+    #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
+    pub(crate) buf_size: Option<usize>,
     /// Write with vmsplice (as --outlet vmsplice)
     #[arg(long)]
     pub(crate) write_with_vmsplice: bool,
@@ -129,6 +130,10 @@ pub(crate) struct Useful {
     pub(crate) about: &'static str,
 }
 
+/// What options about buffers say of an end without any.
+pub(crate) const NO_BUFFERS: &str =
+    "it has no buffers of its own whose size or pages could be chosen";
+
 /// Refuses options without effect on the mechanism of this name.
 pub(crate) fn refuse_without_effect(name: &str, options: &[Useful]) -> anyhow::Result<()> {
     match options.iter().find(|useful| useful.given && !useful.has_effect) {
@@ -161,14 +166,18 @@ impl Shared {
 
     /// Options about the pages of an end's own buffers, which have an effect on some mechanisms.
     pub(crate) fn page_options(&self, has_effect: bool) -> [Useful; 4] {
-        let about = "it has no buffers of its own whose pages could be chosen";
-        let useful = |option, given| Useful { option, given, has_effect, about };
+        let useful = |option, given| Useful { option, given, has_effect, about: NO_BUFFERS };
         [
             useful("--huge-page", self.huge_page),
             useful("--hugetlb", self.hugetlb),
             useful("--check-huge-page", self.check_huge_page),
             useful("--lock-memory", self.lock_memory),
         ]
+    }
+
+    /// Bytes per buffer.
+    pub(crate) fn buf_bytes(&self) -> usize {
+        self.buf_size.unwrap_or(BUF_BYTES)
     }
 
     pub(crate) fn wait(&self) -> Wait {
@@ -235,7 +244,7 @@ impl Shared {
         [
             format!("{:.6}", report.gib_per_second()),
             report.bytes.to_string(),
-            self.buf_size.to_string(),
+            self.buf_bytes().to_string(),
             report.pipe_bytes.to_string(),
             flag(self.wait().spins()),
             flag(matches!(self.wait(), Wait::Poll | Wait::PollSpin)),

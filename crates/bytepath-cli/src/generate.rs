@@ -20,6 +20,7 @@ use bytepath_lab::ends::{Pattern, Starter};
 use clap::{Args, Subcommand};
 use rustix::io::Errno;
 
+use crate::ends::{NO_BUFFERS, Useful};
 use crate::metrics::MetricsOptions;
 use crate::output::{self, Output};
 use crate::planning::{named_profile, usual_profile};
@@ -284,6 +285,15 @@ impl How {
         }
         let (json, metrics) = (self.json.as_deref(), self.metrics.file());
         output::beside_data(&[("--json", json), ("--metrics", metrics)]).map_err(wrong_usage)?;
+        if let Some(outlet) = self.outlet {
+            let has_effect = outlet.used_for() == Use::Streams;
+            let useful = |option, given| Useful { option, given, has_effect, about: NO_BUFFERS };
+            let options = [
+                useful("--buf-size", self.buf_size.is_some()),
+                useful("--pages", self.pages.is_some()),
+            ];
+            ends::refuse_without_effect(&format!("the outlet {}", outlet.name()), &options)?;
+        }
         if self.spin_budget.is_some() && !matches!(self.wait, Some(Wait::Hybrid(_))) {
             return Err(wrong_usage(
                 "--spin-budget is how long the wait hybrid spins; add --wait hybrid",

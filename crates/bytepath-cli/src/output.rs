@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use tempfile::TempPath;
 
 use crate::classic::{always_quoted, close, closed_well, word};
 use crate::device;
-use crate::sys::start;
+use crate::sys::{given, start};
 
 /// Where results go: a file, or standard output for `-`.
 pub(crate) struct Output {
@@ -26,7 +26,7 @@ pub(crate) struct Output {
 
 enum Way {
     Stdout,
-    /// A device, FIFO or the like, which is opened now and written as it is.
+    /// A device, FIFO or the like, or a file that is open already: it is written as it is.
     Special(File),
     /// A file that is there or is to be: it is replaced at the end.
     Replaced,
@@ -45,6 +45,13 @@ impl Output {
     fn way(path: &Path) -> anyhow::Result<Way> {
         if is_stdout(path) {
             return Ok(Way::Stdout);
+        }
+        if let Some(open) = descriptor(path) {
+            let open = open?;
+            // Anything else is opened by its name as well, and waits as a writer expects.
+            if open.metadata()?.is_file() {
+                return Ok(Way::Special(open));
+            }
         }
         match File::options().write(true).open(path) {
             Ok(file) if file.metadata()?.is_file() => Ok(Way::Replaced),
@@ -130,6 +137,9 @@ pub(crate) fn replace_file(path: &Path, text: &[u8]) -> anyhow::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
+    if descriptor(path).is_some() {
+        anyhow::bail!("it is a descriptor of an open file; give the name of the file");
+    }
     let written = Written::beside(path, text)?;
     // The device itself would be asked again and again, and what is measured waits for it too.
     closed_well(written.file.as_fd())?;
@@ -149,7 +159,7 @@ fn replace(path: &Path, text: &[u8]) -> anyhow::Result<()> {
 struct Written {
     file: File,
     /// Its passing name. It has none where the file system has such files, so that nothing is left of it where
-    /// this process is killed.
+    /// this process is killed while it writes.
     name: Option<TempPath>,
     /// The path.
     path: PathBuf,
@@ -192,11 +202,22 @@ impl Written {
         let name = match name {
             Some(name) => name,
             None => match link(&path) {
+                Ok(()) => return Ok(()),
                 // Only a name takes the place of another.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                     tempfile::Builder::new().make_in(folder(&path), link)?.into_temp_path()
                 }
-                done => return done,
+                // A security module may allow new files and no new names.
+                Err(_) => {
+                    let permissions = file.metadata()?.permissions();
+                    let mut named = tempfile::Builder::new()
+                        .permissions(permissions)
+                        .tempfile_in(folder(&path))?;
+                    (&file).rewind()?;
+                    std::io::copy(&mut &file, named.as_file_mut())?;
+                    device::settle(named.as_file())?;
+                    named.into_temp_path()
+                }
             },
         };
         Ok(name.persist(path)?)
@@ -212,6 +233,36 @@ fn unnamed(folder: &Path) -> Option<File> {
     let mode = Mode::from_raw_mode(0o666);
     let file = Path::new(OPEN).exists().then(|| openat(CWD, folder, flags, mode))?;
     file.ok().map(File::from)
+}
+
+/// What is open already at a path that stands for a descriptor, as /dev/stderr, /dev/fd/3 and
+/// /proc/self/fd/3 do. Whoever opened it goes on writing there, so a new file in the place of its
+/// name would take away what it holds and what follows.
+fn descriptor(path: &Path) -> Option<std::io::Result<File>> {
+    /// As many links as the kernel follows (MAXSYMLINKS).
+    const LINKS_MAX: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let place = std::fs::canonicalize(folder(&path)).ok()?;
+        if let Some(process) = whose_descriptors(&place) {
+            let number = path.file_name()?.to_str()?.parse().ok()?;
+            return Some(match process == std::process::id() {
+                true => given::duplicate(number).map(File::from),
+                false => File::options().append(true).open(&path),
+            });
+        }
+        path = place.join(std::fs::read_link(&path).ok()?);
+    }
+    None
+}
+
+/// The process whose descriptors are in this folder: /proc/PID/fd, or /proc/PID/task/TID/fd.
+fn whose_descriptors(folder: &Path) -> Option<u32> {
+    let words: Vec<&str> = folder.to_str()?.strip_prefix("/proc/")?.split('/').collect();
+    match words[..] {
+        [process, "fd"] | [process, "task", _, "fd"] => process.parse().ok(),
+        _ => None,
+    }
 }
 
 /// Whether it is a symbolic link of somebody else's in a folder where everybody makes them, as

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytepath::inlets::Inlet;
-use bytepath_lab::ends::{EndReport, ReadEnd, Until};
+use bytepath_lab::ends::{EndReport, NOTHING_CAME, ReadEnd, Until};
 use clap::Args;
 
 use crate::ends::{self, End, Shared, Useful};
@@ -64,7 +64,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 /// A speed of nothing is none, and a stream that was cut short is not verified.
 fn enough(shared: &Shared, report: &EndReport) -> anyhow::Result<()> {
     if report.bytes == 0 {
-        bail!("nothing came to be measured: the writer ended too early, or failed");
+        if !report.source_ended {
+            bail!("nothing came in the time that was given");
+        }
+        bail!(NOTHING_CAME);
     }
     match shared.bytes_to_pipe {
         Some(bytes) if shared.verify && report.source_ended && report.bytes < bytes => {
@@ -125,7 +128,7 @@ fn end(options: &Options) -> anyhow::Result<ReadEnd> {
     let inlet = options.inlet.or_else(|| bytepath::inlets::by_name(named));
     Ok(ReadEnd {
         inlet: inlet.context("no inlet")?,
-        buf_bytes: shared.buf_size,
+        buf_bytes: shared.buf_bytes(),
         pipe_bytes: shared.pipe_size,
         pages: shared.pages(),
         check_huge: shared.check_huge_page,
@@ -136,6 +139,7 @@ fn end(options: &Options) -> anyhow::Result<ReadEnd> {
         cpu: shared.cpu(End::Reader)?,
         warm_up: options.warm_up,
         until: until(shared),
+        interrupted: shared.starter.is_none(),
     })
 }
 

@@ -92,8 +92,14 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let number: f64 = number
         .parse()
         .map_err(|_| format!("{text:?} is no duration; write for example 300ms, 2s or 1m"))?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| format!("{text:?} is too long"))
+    match Duration::try_from_secs_f64(number * seconds) {
+        Ok(time) if time <= DURATION_MAX => Ok(time),
+        _ => Err(format!("{text:?} is more than 100 years, the longest there is here")),
+    }
 }
+
+/// What can be added to any moment, and told to the kernel.
+const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A duration above 0 that somebody might wait for.
 pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
@@ -239,7 +245,8 @@ mod tests {
         assert_eq!(duration("300ms"), Ok(Duration::from_millis(300)));
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
         assert_eq!(duration("1m"), Ok(Duration::from_secs(60)));
-        for text in ["", "ms", "1y", "-1s", "1e400s"] {
+        assert_eq!(duration("876000h"), Ok(DURATION_MAX));
+        for text in ["", "ms", "1y", "-1s", "1e400s", "876001h", "5000000000000000h", "."] {
             assert!(duration(text).is_err(), "{text}");
         }
     }

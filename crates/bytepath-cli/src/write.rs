@@ -8,7 +8,7 @@ use bytepath::{Endpoint, Kind};
 use bytepath_lab::ends::WriteEnd;
 use clap::Args;
 
-use crate::ends::{self, End, Shared, Useful};
+use crate::ends::{self, End, NO_BUFFERS, Shared, Useful};
 use crate::sys::start;
 use crate::{output, values, wrong_usage};
 
@@ -65,6 +65,7 @@ fn refuse_endless(shared: &Shared, sink: Kind) -> anyhow::Result<()> {
 /// Refuses options that have no effect here.
 fn check(options: &Options) -> anyhow::Result<()> {
     let (shared, outlet) = (&options.shared, outlet(options)?);
+    let has_buffers = outlet.used_for() == Use::Streams;
     let is_one_of = |names: &[&str]| names.contains(&outlet.name());
     let ours = [Useful {
         option: "--fresh",
@@ -86,6 +87,12 @@ fn check(options: &Options) -> anyhow::Result<()> {
             about: "it is about the two buffers of the outlet vmsplice",
         },
         Useful {
+            option: "--buf-size",
+            given: shared.buf_size.is_some(),
+            has_effect: has_buffers,
+            about: NO_BUFFERS,
+        },
+        Useful {
             option: "--dont-touch-pages",
             given: shared.dont_touch_pages,
             has_effect: !shared.verify,
@@ -98,7 +105,7 @@ fn check(options: &Options) -> anyhow::Result<()> {
         return Ok(());
     }
     ends::refuse_without_effect(&name, &published)?;
-    ends::refuse_without_effect(&name, &shared.page_options(outlet.used_for() == Use::Streams))
+    ends::refuse_without_effect(&name, &shared.page_options(has_buffers))
 }
 
 fn outlet(options: &Options) -> anyhow::Result<&'static dyn Outlet> {
@@ -110,7 +117,7 @@ fn end(options: &Options) -> anyhow::Result<WriteEnd> {
     let shared = &options.shared;
     Ok(WriteEnd {
         outlet: outlet(options)?,
-        buf_bytes: shared.buf_size,
+        buf_bytes: shared.buf_bytes(),
         pipe_bytes: shared.pipe_size,
         pages: shared.pages(),
         check_huge: shared.check_huge_page,
@@ -123,5 +130,6 @@ fn end(options: &Options) -> anyhow::Result<WriteEnd> {
         cpu: shared.cpu(End::Writer)?,
         bytes: shared.bytes_to_pipe,
         time: shared.time,
+        interrupted: shared.starter.is_none(),
     })
 }

@@ -59,3 +59,5 @@ pub mod trip_work;
 pub mod trips;
 pub mod tune;
 mod two_ends;
+
+pub use sys::interval;

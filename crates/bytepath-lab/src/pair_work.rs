@@ -11,15 +11,17 @@ use std::time::{Duration, Instant};
 use bytepath::profile::End;
 use bytepath_report::Costs;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::descendants::end_with_all;
-use crate::ends::{EndReport, GIB, Starter, Usage};
+use crate::ends::{EndReport, GIB, NOTHING_CAME, Starter, Usage};
 use crate::interrupt::{self, Came};
-use crate::pipe_work::{Says, end, ended, spawn_on, wished_with_signal};
+use crate::pipe_work::{
+    SIGNAL_PATIENCE, Says, end, ended, full_pipe, said, spawn_on, wished_with_signal,
+};
 
 /// Longer than this a sample is not waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -65,8 +67,13 @@ impl PairWork {
     }
 
     fn source(&self, running: &mut Running, bytes: u64) -> Result<Stdio, String> {
+        let told = |error: std::io::Error| error.to_string();
         match self.source {
-            End::File => Ok(open(&self.file)?.into()),
+            End::File => {
+                let file = open(&self.file)?;
+                running.source = Some(file.try_clone().map_err(told)?.into());
+                Ok(file.into())
+            }
             End::Null => Ok(Stdio::null()),
             End::Pipe | End::Socket => {
                 let (near, far) = joined(self.source)?;
@@ -82,12 +89,36 @@ impl PairWork {
                 if self.source == End::Pipe {
                     feeder.args(["--pipe-size", USUAL_PIPE_SIZE]);
                 }
-                feeder.stdout(far).stderr(Stdio::null());
+                feeder.stdout(far);
                 running.feeder = Some(spawn_on(&mut feeder, None)?);
                 drop(feeder);
                 wait_for_bytes(&near)?;
+                if rustix::io::ioctl_fionread(&near).is_ok_and(|bytes| bytes == 0) {
+                    let why = said(&mut running.feeder, Says::Errors, PATIENCE);
+                    let why = why.err().unwrap_or_else(|| "it ended without a byte".to_owned());
+                    return Err(format!("the process that feeds it failed: {why}"));
+                }
+                running.source = Some(near.try_clone().map_err(told)?);
                 Ok(near.into())
             }
+        }
+    }
+
+    /// Whether all bytes were taken from the source: where the sink is /dev/null nothing else tells.
+    fn taken(&self, source: &OwnedFd, bytes: u64) -> Result<(), String> {
+        let told = |errno: Errno| std::io::Error::from(errno).to_string();
+        if self.source == End::File {
+            let at = rustix::fs::tell(source).map_err(told)?;
+            return match at < bytes {
+                true => Err(format!("it left its input at byte {at} of {bytes}")),
+                false => Ok(()),
+            };
+        }
+        // Where no bytes are there, the feeder has more to come, or has ended.
+        wait_for_bytes(source)?;
+        match rustix::io::ioctl_fionread(source).map_err(told)? {
+            0 => Ok(()),
+            _ => Err(format!("it left some of {bytes} bytes in its input")),
         }
     }
 
@@ -130,10 +161,11 @@ impl Work for PairWork {
         };
         let mut running = Running::default();
         let (sink, source) = (self.sink(&mut running)?, self.source(&mut running, bytes)?);
-        match &self.mover {
-            Mover::Carry(options) => self.carried(options, bytes, running, source, sink),
-            Mover::Program(words) => moved_by(words, bytes, running, source, sink),
-        }
+        let went = match &self.mover {
+            Mover::Carry(options) => self.carried(options, bytes, &mut running, source, sink),
+            Mover::Program(words) => self.moved(words, bytes, &mut running, source, sink),
+        };
+        went.map_err(|why| running.to_blame().unwrap_or(why))
     }
 
     fn trial(&self, timing: &Timing) -> Result<(), String> {
@@ -154,7 +186,7 @@ impl PairWork {
         &self,
         options: &[String],
         bytes: u64,
-        mut running: Running,
+        running: &mut Running,
         source: Stdio,
         sink: Stdio,
     ) -> Result<Outcome, String> {
@@ -174,32 +206,36 @@ impl PairWork {
         let seconds = drained.map_or(moved.seconds, |drained| drained.seconds.max(moved.seconds));
         Ok(outcome(&moved, seconds))
     }
-}
 
-fn moved_by(
-    words: &[String],
-    bytes: u64,
-    mut running: Running,
-    source: Stdio,
-    sink: Stdio,
-) -> Result<Outcome, String> {
-    let before = Usage::of_children();
-    let mut mover = Command::new(&words[0]);
-    mover.args(&words[1..]).stdin(source).stdout(sink).stderr(Stdio::null());
-    let began = Instant::now();
-    let child = running.mover.insert(spawn_on(&mut mover, None)?);
-    // Its ends are ours too until it is forgotten, and the drain waits for the last writer.
-    drop(mover);
-    let status = waited(child, PATIENCE)?;
-    let mut took = began.elapsed();
-    let usage = Usage::of_children().since(before);
-    if !status.success() {
-        return Err(format!("{} failed ({status})", words[0]));
+    fn moved(
+        &self,
+        words: &[String],
+        bytes: u64,
+        running: &mut Running,
+        source: Stdio,
+        sink: Stdio,
+    ) -> Result<Outcome, String> {
+        let before = Usage::of_children();
+        let mut mover = Command::new(&words[0]);
+        mover.args(&words[1..]).stdin(source).stdout(sink).stderr(Stdio::null());
+        let began = Instant::now();
+        let child = running.mover.insert(spawn_on(&mut mover, None)?);
+        // Its ends are ours too until it is forgotten, and the drain waits for the last writer.
+        drop(mover);
+        let status = waited(child, PATIENCE)?;
+        let mut took = began.elapsed();
+        let usage = Usage::of_children().since(before);
+        if !status.success() {
+            return Err(format!("{} failed ({status})", words[0]));
+        }
+        if running.drained(bytes)?.is_some() {
+            took = began.elapsed();
+        }
+        if let (End::Null, Some(source)) = (self.sink, &running.source) {
+            self.taken(source, bytes)?;
+        }
+        Ok(outcome(&EndReport { bytes, usage, ..EndReport::default() }, took.as_secs_f64()))
     }
-    if running.drained(bytes)?.is_some() {
-        took = began.elapsed();
-    }
-    Ok(outcome(&EndReport { bytes, usage, ..EndReport::default() }, took.as_secs_f64()))
 }
 
 /// Waits for a program to end, for as long as nobody wishes that the run ends.
@@ -225,11 +261,27 @@ struct Running {
     feeder: Option<Child>,
     mover: Option<Child>,
     drain: Option<Child>,
+    /// Where the mover takes bytes from: another descriptor of the same.
+    source: Option<OwnedFd>,
     /// The file that is written.
     file: Option<File>,
 }
 
 impl Running {
+    /// Why the process at the other end of a pipe failed, if one did: the mover can only say that
+    /// nobody was there.
+    fn to_blame(&mut self) -> Option<String> {
+        [("feeds", &mut self.feeder), ("empties", &mut self.drain)].into_iter().find_map(
+            |(does, child)| {
+                let status = waited(child.as_mut()?, SIGNAL_PATIENCE).ok()?;
+                let why = said(child, Says::Errors, PATIENCE).err();
+                // That nothing came is the mover's failure.
+                let why = why.filter(|why| !status.success() && why != NOTHING_CAME)?;
+                Some(format!("the process that {does} it failed: {why}"))
+            },
+        )
+    }
+
     /// What the drain says, if there is one; it has to have taken everything, or a file to hold it.
     fn drained(&mut self, bytes: u64) -> Result<Option<EndReport>, String> {
         if let Some(file) = &self.file {
@@ -241,7 +293,15 @@ impl Running {
         if self.drain.is_none() {
             return Ok(None);
         }
-        let drained: EndReport = ended(&mut self.drain, Says::Output, PATIENCE)?;
+        let drained: Result<EndReport, String> = ended(&mut self.drain, Says::Output, PATIENCE);
+        let drained = drained.map_err(|why| {
+            // It has spoken.
+            end(&mut self.drain);
+            match why == NOTHING_CAME {
+                true => "it moved nothing".to_owned(),
+                false => format!("the process that empties it failed: {why}"),
+            }
+        })?;
         if drained.bytes != bytes {
             return Err(format!("only {} of {bytes} bytes came through", drained.bytes));
         }
@@ -274,16 +334,12 @@ fn outcome(moved: &EndReport, seconds: f64) -> Outcome {
 
 /// The reading and the writing end of a pipe or of a pair of connected sockets.
 fn joined(kind: End) -> Result<(OwnedFd, OwnedFd), String> {
-    let made = match kind {
-        End::Socket => rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        ),
-        _ => rustix::pipe::pipe_with(PipeFlags::CLOEXEC),
-    };
-    made.map_err(|errno| format!("cannot make a {kind}: {}", std::io::Error::from(errno)))
+    if kind != End::Socket {
+        return full_pipe();
+    }
+    let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+    rustix::net::socketpair(family, SocketType::STREAM, flags, None)
+        .map_err(|errno| format!("cannot make a socket: {}", std::io::Error::from(errno)))
 }
 
 /// Waits until the feeder has set its end up and begun: what it does to the pipe must not come after
@@ -308,5 +364,35 @@ pub(crate) fn unnamed(directory: &Path) -> std::io::Result<File> {
         Ok(file) => Ok(file.into()),
         // Not every file system has files without a name; this one has one for a moment.
         Err(_) => tempfile::tempfile_in(directory),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_cannot_feed_or_empty_says_why_before_the_mover_does() {
+        // It takes the name of the end for one of a script that is not there.
+        let work = |source, sink, mover: &[&str]| PairWork {
+            program: "/bin/sh".into(),
+            mover: Mover::Program(mover.iter().map(|word| (*word).to_owned()).collect()),
+            source,
+            sink,
+            directory: "/tmp".into(),
+            file: "/etc/passwd".into(),
+            inlet: "read",
+        };
+        let timing = Timing { warm_up: Duration::ZERO, measured: Measured::Bytes(1 << 20) };
+        for (work, says, end) in [
+            (work(End::Pipe, End::Null, &["cat"]), "feeds", "write"),
+            (work(End::Socket, End::Null, &["cat"]), "feeds", "write"),
+            (work(End::File, End::Pipe, &["yes"]), "empties", "read"),
+            (work(End::File, End::Socket, &["cat"]), "empties", "read"),
+        ] {
+            let why = work.sample(&timing).map(drop).expect_err("it has no other end");
+            let says = format!("the process that {says} it failed: ");
+            assert!(why.starts_with(&says) && why.contains(end), "{why}");
+        }
     }
 }

@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::ends::{EndReport, GIB, Starter};
+use crate::passing::control::GAVE_UP;
 use crate::passing::{Keeps, Way, controls};
-use crate::pipe_work::{Says, costs, end, ended, spawn_on};
+use crate::pipe_work::{NO_REPORT, Says, costs, end, ended, spawn_on};
 
 /// A file that is passed from a sender to a receiver.
 pub struct PassWork {
@@ -75,11 +76,7 @@ impl PassWork {
         let sent: Result<EndReport, _> = ended(&mut running.sender, Says::Errors, patience);
         let (received, sent) = match (received, sent) {
             (Ok(received), Ok(sent)) => (received, sent),
-            (Err(why), Ok(_)) => return Err(format!("the receiver failed: {why}")),
-            (Ok(_), Err(why)) => return Err(format!("the sender failed: {why}")),
-            (Err(one), Err(other)) => {
-                return Err(format!("the sender failed: {other}; the receiver failed: {one}"));
-            }
+            (received, sent) => return Err(failure(received.err(), sent.err())),
         };
         let mut found = self.found(&received)?;
         found.extend(sent.found.clone());
@@ -111,6 +108,24 @@ impl PassWork {
             )),
             _ => Ok(BTreeMap::new()),
         }
+    }
+}
+
+/// Which of the two failed, and why.
+fn failure(receiver: Option<String>, sender: Option<String>) -> String {
+    // That its fellow is gone is no failure of its own.
+    let is_left = |why: &str| {
+        let left = [NO_REPORT, GAVE_UP, "hung up", "Broken pipe", "Connection reset"];
+        left.iter().any(|left| why.contains(left))
+    };
+    match (receiver, sender) {
+        (Some(why), Some(other)) if is_left(&why) && is_left(&other) => {
+            format!("the sender failed: {other}; the receiver failed: {why}")
+        }
+        (Some(why), sender) if !is_left(&why) || sender.is_none() => {
+            format!("the receiver failed: {why}")
+        }
+        (_, sender) => format!("the sender failed: {}", sender.unwrap_or_default()),
     }
 }
 

@@ -197,10 +197,12 @@ impl Work for PipeWork {
         let outcome = match (writer, &self.between) {
             (Some(writer), None) => outcome(&[&writer, &reader], &reader),
             (writer, _) => {
-                // Programs that do not report are counted whole, from their start to their end.
+                // Programs that do not report are counted whole, from their start to their end, and
+                // so are the bytes.
+                let read = reader.bytes + reader.warm_up_bytes.unwrap_or(0);
                 let all = EndReport {
                     usage: Usage::of_children().since(before),
-                    bytes: writer.as_ref().map_or(reader.bytes, |writer| writer.bytes),
+                    bytes: writer.as_ref().map_or(read, |writer| writer.bytes),
                     ..EndReport::default()
                 };
                 outcome(&[&all], &reader)
@@ -228,7 +230,10 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), String> {
 
 /// A pipe of the size that every new one has. A user whose pipes use up fs.pipe-user-pages-soft is
 /// given pipes of two slots, without a word (alloc_pipe_info in the kernel's fs/pipe.c).
-fn full_pipe() -> Result<(OwnedFd, OwnedFd), String> {
+///
+/// # Errors
+/// It would be such a one, or there is none.
+pub(crate) fn full_pipe() -> Result<(OwnedFd, OwnedFd), String> {
     let (reader, writer) = pipe()?;
     let bytes = rustix::pipe::fcntl_getpipe_size(&writer).unwrap_or(0);
     let wanted = PIPE_SLOTS * rustix::param::page_size();
@@ -236,8 +241,8 @@ fn full_pipe() -> Result<(OwnedFd, OwnedFd), String> {
         return Ok((reader, writer));
     }
     Err(format!(
-        "a new pipe has {} instead of {}: your pipes use up fs.pipe-user-pages-soft; close some, ask \
-         for a size (--pipe-size), or raise it as root",
+        "a new pipe has {} instead of {}: your pipes use up fs.pipe-user-pages-soft; close some, \
+         raise it as root, or ask for a size where that can be asked for (--pipe-size)",
         numbers::bytes(bytes as u64),
         numbers::bytes(wanted as u64)
     ))
@@ -364,6 +369,9 @@ pub enum Says {
     Errors,
 }
 
+/// What is said of a process that ended well and said nothing.
+pub(crate) const NO_REPORT: &str = "it ended without a report";
+
 /// Waits for a process without using a CPU, and reads its report.
 ///
 /// # Errors
@@ -374,6 +382,9 @@ pub fn ended<Report: DeserializeOwned>(
     limit: Duration,
 ) -> Result<Report, String> {
     let report = said(child, says, limit)?;
+    if report.trim().is_empty() {
+        return Err(NO_REPORT.to_owned());
+    }
     serde_json::from_str(&report).map_err(|error| format!("{error}: {report}"))
 }
 

@@ -165,7 +165,12 @@ impl<'a> Waiter<'a> {
     /// Whether the call that moves bytes may be made as it is: it sleeps by itself, and nobody
     /// can cancel it.
     pub(crate) fn is_plain(&self) -> bool {
-        self.wait == Wait::Block && self.cancel.is_none()
+        self.sleeps_in_calls() && self.cancel.is_none()
+    }
+
+    /// Whether it waits in no other way than sleeping in the call that moves bytes.
+    pub(crate) fn sleeps_in_calls(&self) -> bool {
+        self.wait == Wait::Block && !self.nonblocking()
     }
 
     /// To be called before each call that moves bytes.

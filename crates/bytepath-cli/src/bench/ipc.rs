@@ -14,7 +14,7 @@ use clap::{Arg, Args};
 
 use super::{
     BLOCKS, Measuring, Sampling, TIMES, Times, against_first, listed, placements, show, telling,
-    telling_with, those_matching,
+    telling_with, those_matching, those_matching_as,
 };
 use crate::{pass, trip, values, wrong_usage};
 
@@ -33,7 +33,7 @@ pub(crate) struct Ipc {
     latency: bool,
     /// How near to the speed of shared memory do bytes go that are made by one process and looked at
     /// by another, instead: channels, beside bare memory and a pipe
-    #[arg(long, conflicts_with_all = ["sink", "file", "bytes", "dir", "latency"])]
+    #[arg(long, conflicts_with_all = ["sink", "file", "bytes", "dir", "latency", "size"])]
     bandwidth: bool,
     /// Bytes of a trip there and back; 8, 512, 4K, 64K and 1M unless given
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = trip::size, requires = "latency")]
@@ -98,7 +98,8 @@ fn trips(options: &Ipc) -> anyhow::Result<()> {
 fn streams(options: &Ipc) -> anyhow::Result<()> {
     let program = crate::this_program()?;
     let placements = placements(&options.placement.concat())?;
-    let arms = those_matching(ipc_bandwidth::arms(&placements, &program), &globs(&options.arms))?;
+    let (arms, given) = (ipc_bandwidth::arms(&placements, &program), &options.arms);
+    let arms = those_matching_as(arms, given, &globs(given))?;
     timed(options, &ipc_bandwidth::DESCRIPTION, arms, STREAMS)
 }
 
@@ -134,7 +135,7 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
     let arms = |file: PathBuf, bytes, checksum| {
         let (keeps, directory, program) = (options.sink, &*directory, &*program);
         let setup = ipc::Setup { program, file: &file, bytes, checksum, keeps, directory };
-        those_matching(ipc::arms(&placements, &setup), &globs(&options.arms))
+        those_matching_as(ipc::arms(&placements, &setup), &options.arms, &globs(&options.arms))
     };
     if options.list {
         return listed(&arms(PathBuf::new(), 0, 0)?);

@@ -64,6 +64,11 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
             "--inlet is how a pipe or socket is emptied, and the sink is none",
         ));
     }
+    if options.inlet.is_some_and(|inlet| inlet.name() == "splice-null")
+        && options.pair.1 == End::Socket
+    {
+        return Err(wrong_usage("the inlet splice-null empties pipes, and the sink is a socket"));
+    }
     let program = crate::this_program()?;
     let outputs = options.measuring.outputs()?;
     let dir = std::fs::canonicalize(&options.dir)

@@ -6,9 +6,9 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use bytepath::Cancel;
+use bytepath_lab::interval::Interval;
 
 use super::ends;
-use crate::sys::interval::Interval;
 
 /// Before anybody could see or ask anything.
 const MOMENT: Duration = Duration::from_millis(20);
@@ -45,13 +45,12 @@ impl<'a> Alone<'a> {
 
     /// What stops a transfer when the moment is over; `None` where somebody watches.
     pub(crate) fn moment(&self) -> Option<&'static Cancel> {
-        let going = |interval: &Interval| !interval.over().is_cancelled();
+        let going = |_: &Interval| !Interval::over().is_cancelled();
         let Some(interval) = self.moment.take().filter(going) else {
             self.end();
             return None;
         };
-        let over = interval.over();
         self.moment.set(Some(interval));
-        Some(over)
+        Some(Interval::over())
     }
 }

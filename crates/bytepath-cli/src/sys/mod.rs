@@ -1,8 +1,8 @@
 //! The only unsafe code of the command.
 
 pub(crate) mod actions;
+pub(crate) mod given;
 pub(crate) mod interrupts;
-pub(crate) mod interval;
 pub(crate) mod local_time;
 pub(crate) mod nudge;
 pub(crate) mod own_files;

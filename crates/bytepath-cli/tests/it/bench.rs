@@ -201,6 +201,35 @@ fn results_go_where_they_are_asked_to() {
 }
 
 #[test]
+fn results_for_an_open_descriptor_follow_what_its_file_holds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let bench = "$bytepath bench pipes --arms write-read@same-cpu --blocks 2 --time 3ms --no-store";
+    for (line, result) in [
+        (format!("{bench} --csv /dev/fd/3 3>>LOG >/dev/null"), "write-read@same-cpu,"),
+        (format!("{bench} --report /proc/self/fd/3 3>>LOG >/dev/null"), "<html"),
+        (format!("{bench} --json /dev/stdout >>LOG"), "bytepath.record/1"),
+        (
+            "$bytepath gen zeros --bytes 1K --json /dev/stderr 2>>LOG | wc -c".into(),
+            "bytepath.end/1",
+        ),
+        ("$bytepath cp --json /dev/stderr /etc/passwd LOG.copy 2>>LOG".into(), "{"),
+        // Another process has it open.
+        (format!("exec 3>>LOG; {bench} --csv /proc/$$/fd/3 >/dev/null"), "write-read@same-cpu,"),
+    ] {
+        fs::write(&log, "old\n").expect("it is written");
+        let line = line.replace("LOG", log.to_str().expect("plain"));
+        shell(&format!("exec 4>>{}; {line} && echo after >&4", log.display())).well();
+        let text = fs::read_to_string(&log).expect("it is text");
+        assert!(text.starts_with("old\n") && text.contains(result), "{line}: {text}");
+        assert!(text.ends_with("after\n"), "{line}: {text}");
+    }
+    let read_only = format!("{bench} --json /dev/fd/3 3<{}", log.display());
+    shell(&read_only).refused(1, &["cannot write /dev/fd/3"]);
+    assert!(fs::read_to_string(&log).expect("it is text").starts_with("old\n"));
+}
+
+#[test]
 fn peers_run_between_the_ends_or_say_how_to_install_them() {
     let peers: Vec<_> = PEERS.iter().map(|peer| peer.name).collect();
     let words = ["--arms", "write-*read@same-cpu", "--peer", &peers.join(",")];
@@ -383,4 +412,18 @@ fn a_writer_that_complains_of_its_reader_leaving_is_measured_all_the_same() {
     let found = arms.iter().find(|found| found["name"] == arm).expect("it is one of them");
     assert_eq!(found["status"], "ok", "{found}");
     assert!(found["median"].as_f64().is_some_and(|value| value > 0.0), "{found}");
+}
+
+/// Two processes on one CPU use no more than that.
+#[test]
+fn what_a_classic_uses_is_told_by_all_the_bytes_that_it_wrote() {
+    let arm = "zeros/read@same-cpu/cat";
+    let words = ["bench", "gen", "--arms", arm, "--blocks", "2", "--time", "10ms", "--json", "-"];
+    let record = run(&mut bytepath(&[&words[..], &["--warm-up", "200ms"]].concat())).well().json();
+    let found = self::arm(&record, arm);
+    let cost = |name: &str| found["costs"][name].as_f64().expect("a figure");
+    let cpu_s_per_gib = cost("cpu_user_s_per_gib") + cost("cpu_system_s_per_gib");
+    let gib_per_s = found["median"].as_f64().expect("a figure");
+    // What starts and what varies comes on top; by the bytes of the sample alone it was 20.
+    assert!(cpu_s_per_gib * gib_per_s < 6.0, "{found}");
 }

@@ -83,7 +83,10 @@ fn what_cannot_be_passed_is_refused() {
     let empty = empty.path().to_str().expect("plain");
     for (words, code, says) in [
         (&["--sink", "sea"][..], 2, "there is no sink"),
-        (&["--arms", "pigeon"], 2, "no arm matches pigeon"),
+        (&["--arms", "pigeon"], 2, "no arm matches pigeon;"),
+        (&["--arms", "pipe-*,pigeon,owl*"], 2, "no arm matches pigeon,owl*;"),
+        (&["--bandwidth", "--arms", "pigeon"], 2, "no arm matches pigeon;"),
+        (&["--bandwidth", "--size", "8"], 2, "cannot be used with"),
         (&["--time", "1s"], 2, "an effect with --latency and --bandwidth alone"),
         (&["--warm-up", "1s"], 2, "an effect with --latency and --bandwidth alone"),
         (&["--file", "/dev/null"], 2, "no regular file"),

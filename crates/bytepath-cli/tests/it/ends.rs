@@ -1,10 +1,15 @@
 //! `bytepath write | bytepath read`: every option of the published pair of programs, and ours.
 
+use std::process::Stdio;
+
 use bytepath::Wait;
 use bytepath::inlets::INLETS;
-use bytepath::outlets::{Fresh, OUTLETS};
+use bytepath::outlets::{Fresh, OUTLETS, Use};
+use serde_json::Value;
 
-use crate::program::{Done, as_nobody, bytepath, complaints, pair, root, run, shell};
+use crate::program::{
+    Done, as_nobody, bytepath, complaints, pair, root, run, shell, spawned, text,
+};
 
 /// The columns of the published program's row.
 const COLUMNS: [&str; 14] = [
@@ -196,8 +201,11 @@ fn every_way_to_fresh_pages_delivers() {
 fn odd_buffers_and_pipes_deliver() {
     for outlet in OUTLETS {
         for (buf, pipe) in [("1", "4K"), ("4097", "64K"), ("1000001", "8192"), ("3M", "1M")] {
-            let writer =
-                ["--verify", "--outlet", outlet.name(), "--buf-size", buf, "--pipe-size", pipe];
+            let writer = ["--verify", "--outlet", outlet.name(), "--pipe-size", pipe];
+            // Others have no buffers.
+            let streams = outlet.used_for() == Use::Streams;
+            let size = if streams { &["--buf-size", buf][..] } else { &[] };
+            let writer = [&writer[..], size].concat();
             let reader = ["--verify", "--bytes-to-pipe", "70001", "--buf-size", "999"];
             let (write, read) = pair(&writer, &reader);
             assert!(write.status.success(), "{} {buf} {pipe}: {write:?}", outlet.name());
@@ -287,14 +295,56 @@ fn the_byte_sum_is_the_sum_of_the_bytes() {
 
 #[test]
 fn a_time_ends_either_end() {
-    let count = shell("$bytepath write --time 5ms | wc -c").well();
+    let count = shell("$bytepath write --time 100ms | wc -c").well();
     assert!(count.stdout.trim().parse::<u64>().is_ok_and(|count| count > 0), "{count:?}");
-    let (write, read) = pair(&[], &["--warm-up", "2ms", "--time", "5ms", "--json", "-"]);
+    let (write, read) = pair(&[], &["--warm-up", "2ms", "--time", "1s", "--json", "-"]);
     write.well();
     let read = read.well().json();
-    assert!(read["seconds"].as_f64().is_some_and(|seconds| seconds >= 0.005), "{read}");
+    assert!(read["seconds"].as_f64().is_some_and(|seconds| seconds >= 1.0), "{read}");
     let zero = pair(&[], &["--time", "0s", "--json", "-"]).1.well().json();
     assert!(zero["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{zero}");
+}
+
+#[test]
+fn a_time_ends_an_end_that_sleeps() {
+    for wait in Wait::NAMES {
+        for inlet in INLETS {
+            let read = |words: &[&str]| {
+                let words = [&["read", "--wait", wait, "--inlet", inlet.name()], words].concat();
+                bytepath(&words)
+            };
+            for warm_up in ["0s", "1ms"] {
+                let (source, _writer) = std::io::pipe().expect("a pipe");
+                let mut read = read(&["--time", "5ms", "--warm-up", warm_up]);
+                run(read.stdin(source)).refused(1, &["nothing came in the time"]);
+            }
+            // What came until then is told.
+            let (source, mut writer) = std::io::pipe().expect("a pipe");
+            std::io::Write::write_all(&mut writer, &[1; 10_000]).expect("there is room");
+            let told = run(read(&["--time", "200ms", "--json", "-"]).stdin(source)).well().json();
+            assert_eq!(told["bytes"], 10_000, "{told}");
+            assert_eq!(told["source_ended"], false, "{told}");
+        }
+        for outlet in OUTLETS {
+            for verify in [&[][..], &["--verify"]] {
+                let folder = tempfile::tempdir().expect("a folder");
+                let json = folder.path().join("told");
+                let (mut reader, sink) = std::io::pipe().expect("a pipe");
+                let words = ["write", "--wait", wait, "--outlet", outlet.name(), "--time", "5ms"];
+                let words = [&words[..], &["--json", text(&json)], verify].concat();
+                let mut write = bytepath(&words);
+                let ended = spawned(write.stdout(sink).stderr(Stdio::piped())).done();
+                // The command would hold the pipe open.
+                drop(write);
+                ended.well();
+                let told = std::fs::read(&json).expect("it is told");
+                let told: Value = serde_json::from_slice(&told).expect("it is JSON");
+                let mut all = Vec::new();
+                std::io::Read::read_to_end(&mut reader, &mut all).expect("it ends");
+                assert_eq!(told["bytes"], all.len(), "{} {told}", outlet.name());
+            }
+        }
+    }
 }
 
 #[test]
@@ -302,6 +352,10 @@ fn what_is_read_before_the_clock_starts_is_not_counted() {
     let line = "$bytepath write --bytes-to-pipe 2G --outlet tee \
                 | $bytepath read --warm-up 2ms --bytes-to-pipe 1M --csv";
     assert_eq!(shell(line).well().row()[1], "1048576");
+    let line = line.replace("--csv", "--json -");
+    let told = shell(&line).well().json_of("end");
+    let before = told["warm_up_bytes"].as_u64().expect("a count");
+    assert!(told["bytes"] == 1 << 20 && 0 < before && before <= (2 << 30) - (1 << 20), "{told}");
 }
 
 #[test]
@@ -319,7 +373,7 @@ fn each_end_runs_where_it_is_told() {
 
 #[test]
 fn the_reader_stops_at_the_time_or_the_bytes_whichever_comes_first() {
-    let (_, by_time) = pair(&[], &["--bytes-to-pipe", "1T", "--time", "20ms", "--csv"]);
+    let (_, by_time) = pair(&[], &["--bytes-to-pipe", "1T", "--time", "1s", "--csv"]);
     let (_, by_bytes) = pair(&[], &["--bytes-to-pipe", "1M", "--time", "1h", "--csv"]);
     let bytes = |done: Done| done.well().row()[1].parse::<u64>().expect("a count");
     assert!(bytes(by_time) < 1 << 40);

@@ -290,7 +290,7 @@ fn pages_that_a_reader_holds_are_not_written_to_again() {
 
 #[test]
 fn wrong_usage_is_refused_with_what_to_do() {
-    let refused: [(&[&str], i32, &[&str]); 12] = [
+    let refused: [(&[&str], i32, &[&str]); 14] = [
         (&["gen"], 2, &["fizzbuzz", "zeros"]),
         (&["gen", "primes"], 2, &["primes"]),
         (&["gen", "lines", "--from", "0"], 2, &["from 1 to 9223372036854775808"]),
@@ -305,6 +305,8 @@ fn wrong_usage_is_refused_with_what_to_do() {
             2,
             &["hybrid"],
         ),
+        (&["gen", "zeros", "--outlet", "tee", "--pages", "huge"], 2, &["--pages has no effect"]),
+        (&["gen", "zeros", "--outlet", "wide-tee", "--buf-size", "1"], 2, &["--buf-size has no"]),
         (&["gen", "zeros", "--json", "-"], 2, &["give --json a file"]),
         (&["gen", "zeros", "--profile", "/nowhere/p.json"], 1, &["bytepath tune"]),
     ];

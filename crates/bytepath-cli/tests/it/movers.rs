@@ -64,7 +64,26 @@ fn a_program_that_fails_or_loses_bytes_gives_no_figure() {
     let file = record(&["--pair", "pipe:file", "--peer", "cat", "--with", "head -c 1000"]);
     let short = self::arms(&file).into_iter().find(|(arm, _, _)| arm.starts_with("head"));
     assert!(short.is_some_and(|(_, ran, why)| !ran && why.contains("only 1000 of")), "{file}");
+    let nothing = self::arms(&record(&["--peer", "cat", "--with", "true"]));
+    let nothing = nothing.into_iter().find(|(arm, _, _)| arm == "true");
+    assert!(nothing.is_some_and(|(_, ran, why)| !ran && why.contains("moved nothing")), "{file}");
     assert!(why("/no/such/program").contains("cannot start"), "{arms:?}");
+}
+
+#[test]
+fn a_program_that_leaves_bytes_in_the_source_gives_no_figure() {
+    for source in ["file", "pipe", "socket"] {
+        let pair = format!("{source}:null");
+        let with = ["--with", "true", "--with", "head -c 1", "--with", "sh -c cat", "--peer", "dd"];
+        for (name, ran, why) in arms(&record(&[&["--pair", &pair][..], &with].concat())) {
+            let leaves = ["true", "head -c 1"].contains(&name.as_str());
+            assert_eq!(ran, !leaves, "{name} from {source}: {why}");
+            assert!(
+                !leaves || why.contains("in its input") || why.contains("its input at byte"),
+                "{name}: {why}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -93,6 +112,8 @@ fn ends_that_are_none_are_refused() {
     refused("pipe", "no pair of ends");
     refused("pipe:ship", "there is no end");
     refused("null:pipe", "only be the sink");
+    run(&mut bytepath(&["bench", "movers", "--pair", "file:socket", "--inlet", "splice-null"]))
+        .refused(2, &["empties pipes, and the sink is a socket"]);
     run(&mut bytepath(&["bench", "movers", "--with", " "])).refused(2, &["--with needs"]);
     run(&mut bytepath(&["bench", "movers", "--dir", "/no/such"])).refused(1, &["/no/such"]);
 }

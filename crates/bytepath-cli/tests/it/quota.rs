@@ -109,3 +109,27 @@ fn a_plan_that_is_explained_says_why_a_pipe_stays_small() {
         assert!(done.stderr.contains(said), "{}", done.stderr);
     }
 }
+
+#[test]
+fn pipes_of_ipc_and_of_movers_are_full_ones_or_none() {
+    let Some(all) = holders_of_all() else { return };
+    let _lock = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), everybody).expect("it is ours");
+    let _holders: Vec<_> = (0..all).map(|_| holder()).collect();
+    for words in [
+        "bench ipc --arms pipe-* --bytes 300K",
+        "bench ipc --arms gift-pipe --bytes 300K",
+        "bench ipc --latency --size 8 --arms pipe* --time 2ms --warm-up 0s",
+        "bench ipc --bandwidth --arms pipe* --time 2ms --warm-up 0s",
+        "bench movers --pair pipe:null --peer cat --bytes 300K",
+        "bench movers --pair file:pipe --peer cat --bytes 300K",
+    ] {
+        let words: Vec<_> = words.split(' ').chain(["--blocks", "2", "--no-store"]).collect();
+        run(as_user(&words).current_dir(folder.path())).refused(
+            1,
+            &["no arm can run here", "KiB instead of 64 KiB: your pipes use up fs.pipe-user-pages"],
+        );
+    }
+}

@@ -66,6 +66,9 @@ fn sizes_times_and_numbers_that_are_none_are_wrong_usage() {
         run(&mut bytepath(&["bench", "pipes", word])).refused(2, &["error: "]);
     }
     run(&mut bytepath(&["write", "--cpu", "-1"])).refused(2, &["error: "]);
+    for end in ["write", "read"] {
+        run(&mut bytepath(&[end, "--time", "5000000000000000h"])).refused(2, &["100 years"]);
+    }
 }
 
 #[test]
@@ -89,6 +92,10 @@ fn options_that_exclude_each_other_are_wrong_usage() {
         .refused(2, &["standard output takes one of --json and --csv"]);
     run(&mut bytepath(&["bench", "pipes", "--pipe-size", "64K,64K"]))
         .refused(2, &["would run twice"]);
+    for experiment in ["pipes", "calls", "files", "gen", "memory"] {
+        run(&mut bytepath(&["bench", experiment, "--list", "--arms", "*,pigeon"]))
+            .refused(2, &["no arm matches pigeon;"]);
+    }
     run(&mut bytepath(&["bench", "pipes", "--arms", "["])).refused(2, &["\"[\" is no pattern"]);
 }
 
@@ -106,8 +113,11 @@ fn options_without_effect_on_the_outlet_or_inlet_that_is_named_are_wrong_usage()
             (&["--dont-touch-pages", "--verify"], false),
         ];
         let has_buffers = outlet.used_for() == Use::Streams;
+        let size = (&["--buf-size", "1"][..], has_buffers);
         let pages = pages.iter().map(|page| (std::slice::from_ref(page), has_buffers));
-        for (options, _) in cases.into_iter().chain(pages).filter(|(_, has_effect)| !has_effect) {
+        for (options, _) in
+            cases.into_iter().chain([size]).chain(pages).filter(|(_, has_effect)| !has_effect)
+        {
             let words = [&["write", "--outlet", name], options].concat();
             let wanted = about(options[0], &format!("the outlet {name}"));
             run(&mut bytepath(&words)).refused(2, &[&wanted, "Usage: bytepath write"]);
@@ -237,7 +247,7 @@ fn a_disk_is_not_filled_by_mistake() {
     let words = ["into a file", "--bytes-to-pipe or --time"];
     shell(&format!("$bytepath write >'{}'", file.display())).refused(2, &words);
     assert_eq!(std::fs::metadata(&file).map(|file| file.len()).ok(), Some(0));
-    shell(&format!("$bytepath write --time 1ms >'{}'", file.display())).well();
+    shell(&format!("$bytepath write --time 20ms >'{}'", file.display())).well();
     assert!(std::fs::metadata(&file).is_ok_and(|file| file.len() > 0));
 }
 
@@ -308,6 +318,21 @@ fn a_file_system_that_fills_up_is_reported_with_the_byte_reached() {
         let done = shell(&line).refused(1, &["writing failed at byte 1048576", "No space left"]);
         assert!(!done.stderr.contains("could not be written: they are in the error"), "{done:?}");
     }
+}
+
+#[test]
+fn a_file_that_is_passed_to_a_full_place_is_told_with_the_place() {
+    let Some(small) = Small::mounted() else { return };
+    let big = tempfile::NamedTempFile::new().expect("a file");
+    big.as_file().set_len(3 << 20).expect("it grows");
+    let big = big.path().display();
+    let line = format!(
+        "$bytepath bench ipc --sink file --file {big} --dir {} --placement same-cpu --blocks 2",
+        small.path()
+    );
+    let full = format!("cannot write to a file in {}: No space left", small.path());
+    let done = shell(&line).refused(1, &["no arm can run here", &full, "see --dir"]);
+    assert!(!done.stderr.contains("EOF") && !done.stderr.contains("the sender"), "{done:?}");
 }
 
 #[test]

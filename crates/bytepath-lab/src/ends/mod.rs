@@ -30,6 +30,9 @@ pub struct EndReport {
     pub mechanism: String,
     /// Bytes moved.
     pub bytes: u64,
+    /// Bytes that came before the clock started, where there was a warm-up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_up_bytes: Option<u64>,
     /// How long it took, in seconds.
     pub seconds: f64,
     /// System calls that it made on the pipe.
@@ -65,6 +68,9 @@ impl EndReport {
         if self.seconds > 0.0 { self.bytes as f64 / GIB / self.seconds } else { 0.0 }
     }
 }
+
+/// What a reader says to whom nothing came: that is the writer's failure.
+pub const NOTHING_CAME: &str = "nothing came to be measured: the writer ended too early, or failed";
 
 /// Bytes of a GiB.
 pub const GIB: f64 = (1u64 << 30) as f64;

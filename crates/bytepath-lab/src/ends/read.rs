@@ -12,6 +12,7 @@ use bytepath::placement::pin_this_thread;
 use bytepath::{Endpoint, Wait};
 
 use super::{EndError, EndReport, Usage, Verifier, check_huge, seconds};
+use crate::interval::Interval;
 
 /// When the reader has had enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,6 +51,9 @@ pub struct ReadEnd {
     pub warm_up: Duration,
     /// When to stop.
     pub until: Until,
+    /// Whether a call that sleeps is interrupted when the time is over. A measurement waits for the
+    /// writer to come instead, and has its own patience.
+    pub interrupted: bool,
 }
 
 /// A measurement by time is made of about so many parts, with a look at the clock after each.
@@ -74,21 +78,29 @@ impl ReadEnd {
             consumer: consumer.as_mut(),
             verifier: self.verify.then(Verifier::new),
             ended: false,
+            late: false,
         };
+        let until_all = self.interrupts(self.warm_up);
         let speed = reading.warm_up(self.warm_up)?;
+        drop(until_all);
         let (calls, waits) = (meter.read().calls, meter.read().waits);
+        let before_bytes = meter.bytes();
         let sum = reading.consumer.checksum();
         let (started, before) = (Instant::now(), Usage::of_this_process());
-        let bytes = match self.until {
+        let until = self.interrupts(Duration::ZERO);
+        match self.until {
             Until::Bytes(bytes) => reading.take(bytes)?,
             Until::Time(time, most) => reading.take_for(time, speed, most.unwrap_or(u64::MAX))?,
         };
+        let bytes = meter.bytes() - before_bytes;
+        drop(until);
         let elapsed = started.elapsed();
         let usage = Usage::of_this_process().since(before);
         let (pattern_period, source_ended) = (reading.finish()?, reading.ended);
         Ok(EndReport {
             mechanism: self.inlet.name().into(),
             bytes,
+            warm_up_bytes: (self.warm_up > Duration::ZERO).then_some(before_bytes),
             seconds: seconds(elapsed),
             calls: meter.read().calls - calls,
             waits: meter.read().waits - waits,
@@ -102,6 +114,21 @@ impl ReadEnd {
             pattern_period,
             ..EndReport::default()
         })
+    }
+
+    /// Has calls that sleep interrupted at the end of the time, which begins so long from now. Where
+    /// the kernel gives no timer, they sleep on.
+    fn interrupts(&self, from: Duration) -> Option<Interval> {
+        let time = self.ends_in_time().filter(|_| !Interval::over().is_cancelled())?;
+        Interval::start(from.saturating_add(time)).ok()
+    }
+
+    /// After how long calls that sleep are interrupted.
+    fn ends_in_time(&self) -> Option<Duration> {
+        match self.until {
+            Until::Time(time, _) if self.interrupted && time > Duration::ZERO => Some(time),
+            _ => None,
+        }
     }
 
     fn check(&self, source: &Endpoint<'_>) -> Result<(), EndError> {
@@ -125,6 +152,7 @@ impl ReadEnd {
             untouched: self.untouched,
             move_flag: self.move_flag,
             wait: self.wait,
+            cancel: self.ends_in_time().map(|_| Interval::over()),
             ..Setup::new(meter)
         }
     }
@@ -139,26 +167,45 @@ struct Reading<'r, 'c> {
     consumer: &'r mut (dyn Consumer + 'c),
     verifier: Option<Verifier>,
     ended: bool,
+    /// Whether the time was over in the middle of it.
+    late: bool,
 }
 
 impl Reading<'_, '_> {
-    /// Reads `bytes`, or to the end; how many came.
+    /// Reads `bytes`, or to the end; how many came, unless it is late by then.
     fn take(&mut self, bytes: u64) -> Result<u64, EndError> {
         if self.verifier.is_none() {
-            let done = self.consumer.take_all(bytes).map_err(|stop| self.end.stopped(stop))?;
-            self.ended = done < bytes;
-            return Ok(done);
+            return match self.consumer.take_all(bytes) {
+                Ok(done) => {
+                    self.ended = done < bytes;
+                    Ok(done)
+                }
+                Err(stop) => self.stopped(stop),
+            };
         }
         let mut done = 0;
-        while done < bytes && !self.ended {
+        while done < bytes && self.goes_on() {
             done += self.call(bytes - done)?;
         }
         Ok(done)
     }
 
+    fn goes_on(&self) -> bool {
+        !self.ended && !self.late
+    }
+
+    /// That the time is over is no fault.
+    fn stopped(&mut self, stop: Stop) -> Result<u64, EndError> {
+        self.late = matches!(stop, Stop::Cancelled { .. });
+        if self.late { Ok(0) } else { Err(self.end.stopped(stop)) }
+    }
+
     /// One call.
     fn call(&mut self, most: u64) -> Result<u64, EndError> {
-        let count = self.consumer.take(most).map_err(|stop| self.end.stopped(stop))?;
+        let count = match self.consumer.take(most) {
+            Ok(count) => count,
+            Err(stop) => return self.stopped(stop),
+        };
         self.ended = count == 0;
         if let Some(verifier) = &mut self.verifier {
             verifier.check(self.consumer.bytes())?;
@@ -170,7 +217,7 @@ impl Reading<'_, '_> {
     fn warm_up(&mut self, time: Duration) -> Result<f64, EndError> {
         let started = Instant::now();
         let mut done = 0;
-        while started.elapsed() < time && !self.ended {
+        while started.elapsed() < time && self.goes_on() {
             done += self.call(u64::MAX)?;
         }
         Ok(done as f64 / seconds(started.elapsed()).max(1e-9))
@@ -180,7 +227,7 @@ impl Reading<'_, '_> {
     fn take_for(&mut self, time: Duration, speed: f64, most: u64) -> Result<u64, EndError> {
         let (started, wanted) = (Instant::now(), seconds(time));
         let (mut done, mut speed) = (0, speed);
-        while !self.ended && done < most {
+        while self.goes_on() && done < most {
             let part = (speed * wanted / PARTS).max(1.0);
             done += self.take((part as u64).min(most - done))?;
             let elapsed = seconds(started.elapsed());

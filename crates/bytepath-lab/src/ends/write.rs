@@ -12,6 +12,7 @@ use bytepath::{Endpoint, Wait};
 use rustix::io::Errno;
 
 use super::{EndError, EndReport, Pattern, Usage, check_huge, seconds};
+use crate::interval::Interval;
 
 /// The byte that the published programs write.
 const FILLER: [u8; 1] = *b"X";
@@ -51,6 +52,8 @@ pub struct WriteEnd {
     pub bytes: Option<u64>,
     /// How long at most.
     pub time: Option<Duration>,
+    /// Whether a call that sleeps is interrupted when the time is over.
+    pub interrupted: bool,
 }
 
 impl WriteEnd {
@@ -81,12 +84,15 @@ impl WriteEnd {
             .open(&sink, &self.setup(contents, &meter))
             .map_err(|stop| self.stopped(stop, 0))?;
         let refused = producer.pipe_refused();
+        // Where the kernel gives no timer, calls sleep on.
+        let until = self.ends_in_time().and_then(|time| Interval::start(time).ok());
         let (started, before) = (Instant::now(), Usage::of_this_process());
         let bytes = if self.verify && pattern.is_none() {
             self.stream(producer.as_mut())
         } else {
             self.repeat(producer.as_mut(), &meter)
         }?;
+        drop(until);
         let shape = producer.shape();
         Ok(EndReport {
             mechanism: self.outlet.name().into(),
@@ -103,6 +109,11 @@ impl WriteEnd {
         })
     }
 
+    /// After how long calls that sleep are interrupted.
+    fn ends_in_time(&self) -> Option<Duration> {
+        self.time.filter(|time| self.interrupted && *time > Duration::ZERO)
+    }
+
     fn setup<'a>(&self, contents: Contents<'a>, meter: &'a Meter) -> Setup<'a> {
         Setup {
             contents,
@@ -113,6 +124,7 @@ impl WriteEnd {
             gift_flag: self.gift_flag,
             fresh: self.fresh,
             wait: self.wait,
+            cancel: self.ends_in_time().map(|_| Interval::over()),
             ..Setup::new(meter)
         }
     }
@@ -146,8 +158,10 @@ impl WriteEnd {
     fn stream(&self, producer: &mut dyn Producer) -> Result<u64, EndError> {
         let mut left = Left::new(self);
         while let Some(most) = left.next() {
-            let room =
-                producer.room().map_err(|stop| self.stopped(stop, left.done))?.unwrap_or(&mut []);
+            let room = match producer.room() {
+                Ok(room) => room.unwrap_or(&mut []),
+                Err(stop) => return self.ended(stop, left.done),
+            };
             let len = room.len().min(usize::try_from(most).unwrap_or(usize::MAX));
             Pattern::fill(left.done, &mut room[..len]);
             match producer.send(len) {
@@ -161,9 +175,10 @@ impl WriteEnd {
         Ok(left.done)
     }
 
-    /// A reader that leaves has had enough: that is the ordinary end.
+    /// A reader that leaves has had enough: that is the ordinary end, and so is that of the time.
     fn ended(&self, stop: Stop, done: u64) -> Result<u64, EndError> {
         match stop {
+            Stop::Cancelled { .. } => Ok(done),
             Stop::Failed(failed) if failed.errno == Errno::PIPE => Ok(done),
             stop => Err(self.stopped(stop, done)),
         }

@@ -246,10 +246,12 @@ fn points(axes: &Axes, rung: &Rung) -> Vec<Point> {
         point.pipe_bytes = Some(bytes);
         short(bytes)
     });
-    points = spread(points, &axes.buf_bytes, "buf", |point, bytes: usize| {
-        point.buf_bytes = Some(bytes);
-        short(bytes)
-    });
+    if has_buffers(rung) {
+        points = spread(points, &axes.buf_bytes, "buf", |point, bytes: usize| {
+            point.buf_bytes = Some(bytes);
+            short(bytes)
+        });
+    }
     if !fixed {
         points = spread(points, &axes.waits, "wait", |point, wait: Wait| {
             point.wait = Some(wait);
@@ -257,6 +259,12 @@ fn points(axes: &Axes, rung: &Rung) -> Vec<Point> {
         });
     }
     points
+}
+
+/// Whether its ends have buffers whose size can be chosen: the outlets tee and wide-tee have none, and
+/// their reader takes all there is.
+fn has_buffers(rung: &Rung) -> bool {
+    rung.wait != RungWait::ByPlacement
 }
 
 /// Every point at every value of one more axis; an axis of several values shows in the name.
@@ -367,11 +375,10 @@ fn writer(rung: &Rung, point: &Point, wait: &str) -> Vec<String> {
 
 fn reader(rung: &Rung, point: &Point, wait: &str) -> Vec<String> {
     let mut reader = words(rung.reader);
-    let wide = rung.wait == RungWait::ByPlacement;
-    match (wide, point.buf_bytes) {
-        (true, _) => reader.extend(["--buf-size".to_owned(), WIDE_READ.to_owned()]),
-        (false, Some(bytes)) => reader.extend(["--buf-size".to_owned(), short(bytes)]),
-        (false, None) => {}
+    match (has_buffers(rung), point.buf_bytes) {
+        (false, _) => reader.extend(["--buf-size".to_owned(), WIDE_READ.to_owned()]),
+        (true, Some(bytes)) => reader.extend(["--buf-size".to_owned(), short(bytes)]),
+        (true, None) => {}
     }
     with_wait(reader, wait)
 }
@@ -408,6 +415,19 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), RUNGS.len() * 4);
+    }
+
+    #[test]
+    fn arms_without_buffers_are_one_whatever_sizes_are_asked_for() {
+        let placements = vec![on("same-cpu", 1, 1)];
+        let axes = Axes { placements, buf_bytes: vec![1, 4097], ..Axes::default() };
+        let arms = arms(&axes, Path::new("bytepath"));
+        for (rung, count) in [("tee-splice@", 1), ("wide-tee-splice@", 1), ("gift-splice@", 2)] {
+            let found: Vec<_> = arms.iter().filter(|arm| arm.name.starts_with(rung)).collect();
+            assert_eq!(found.len(), count, "{rung}");
+            let has = |arm: &&Arm| arm.params["writer"].to_string().contains("--buf-size");
+            assert_eq!(found.iter().filter(|arm| has(arm)).count(), count / 2 * 2, "{rung}");
+        }
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub(crate) struct Control {
     socket: OwnedFd,
 }
 
+/// What a process says whose fellow is gone, which knows why.
+pub(crate) const GAVE_UP: &str = "the other process gave up";
+
 const READY: &[u8] = b"ready";
 const GO: &[u8] = b"go";
 const LINK: &[u8] = b"link";
@@ -69,7 +72,7 @@ impl Control {
         let (heard, file) = hear(&self.socket)?;
         match heard == word {
             true => Ok(file),
-            false => Err(io::Error::other("the other process gave up")),
+            false => Err(io::Error::other(GAVE_UP)),
         }
     }
 }

@@ -18,7 +18,7 @@ mod zero_copy;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -131,11 +131,19 @@ pub fn receive(job: &Receiving, control: OwnedFd) -> io::Result<EndReport> {
     let (ours, theirs) = job.way.link()?;
     control.hand(theirs)?;
     let mut receiver = job.way.receiver(ours)?;
-    let mut sink = Sink::open(job.keeps, &job.directory)?;
+    let kept = |error: io::Error| {
+        let directory = job.directory.display();
+        io::Error::other(format!("cannot write to a file in {directory}: {error}; see --dir"))
+    };
+    let mut sink = Sink::open(job.keeps, &job.directory).map_err(kept)?;
     control.until_ready()?;
     let (began, before) = (Instant::now(), Usage::of_this_process());
     control.go()?;
-    let calls = receiver.receive(&mut sink)?;
+    let calls = receiver.receive(&mut sink).map_err(|error| {
+        let no_room = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge];
+        let is_files = job.keeps == Keeps::File && no_room.contains(&error.kind());
+        if is_files { kept(error) } else { error }
+    })?;
     let seconds = began.elapsed().as_secs_f64();
     let usage = Usage::of_this_process().since(before);
     Ok(EndReport {

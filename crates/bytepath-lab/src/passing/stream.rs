@@ -10,7 +10,8 @@ use std::os::fd::OwnedFd;
 
 use bytepath::pages::AlignedBuffer;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::pipe::PipeFlags;
+
+use crate::pipe_work::full_pipe;
 
 use super::{PIECE_BYTES, Receives, Sends, Sink, Way, uninterrupted};
 
@@ -27,7 +28,7 @@ impl Way for Pipe {
     }
 
     fn link(&self) -> io::Result<(OwnedFd, OwnedFd)> {
-        Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
+        full_pipe().map_err(io::Error::other)
     }
 
     fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {

@@ -5,7 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
 use bytepath::pages::AlignedBuffer;
-use rustix::pipe::PipeFlags;
+
+use crate::pipe_work::full_pipe;
 
 use super::{Count, PIECE_BYTES, Reads, Ready, Stream, WORD_BYTES};
 
@@ -17,7 +18,7 @@ impl Stream for Pipe {
     }
 
     fn joints(&self) -> io::Result<(OwnedFd, OwnedFd)> {
-        Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
+        full_pipe().map_err(io::Error::other)
     }
 
     fn reader(&self, joint: OwnedFd) -> io::Result<Box<dyn Reads>> {

@@ -7,7 +7,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::EventfdFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::pipe::PipeFlags;
+
+use crate::pipe_work::full_pipe;
 
 use super::{Medium, Side, Trips};
 
@@ -43,8 +44,8 @@ impl Medium for Files {
     fn joints(&self) -> io::Result<(Joints, Joints)> {
         match self.of {
             Of::Pipes => {
-                let (there, out) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-                let (back, home) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+                let (there, out) = full_pipe().map_err(io::Error::other)?;
+                let (back, home) = full_pipe().map_err(io::Error::other)?;
                 Ok((vec![out, back], vec![home, there]))
             }
             Of::Eventfds => {

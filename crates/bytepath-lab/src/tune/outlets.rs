@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use bytepath::outlets::Use;
+use bytepath::outlets::{self, Use};
 use bytepath::profile::{Sending, Sent};
 use bytepath_report::{Experiment, Record, Status, Unit};
 
@@ -81,8 +81,11 @@ pub fn prepared(
 fn words(kind: &str, settings: &Sending) -> Vec<String> {
     let mut words = vec!["gen".to_owned(), kind.to_owned(), "--outlet".to_owned()];
     words.push(settings.outlet.clone());
-    let pages = if settings.huge_pages { "huge" } else { "base" };
-    words.extend(["--pages".to_owned(), pages.to_owned()]);
+    // Others have no buffers whose pages could be chosen.
+    if outlets::by_name(&settings.outlet).is_some_and(|outlet| outlet.used_for() == Use::Streams) {
+        let pages = if settings.huge_pages { "huge" } else { "base" };
+        words.extend(["--pages".to_owned(), pages.to_owned()]);
+    }
     if let Some(ns) = settings.spin_ns {
         let budget = format!("{}us", ns as f64 / 1000.0);
         words.extend(["--wait", "hybrid", "--spin-budget"].map(str::to_owned));

@@ -256,7 +256,7 @@ impl<'a> Sink<'a> {
 
     /// Whether it waits in no other way than sleeping in the call that moves bytes.
     pub(crate) fn sleeps_in_calls(&self) -> bool {
-        self.waiter.is_plain()
+        self.waiter.sleeps_in_calls()
     }
 
     /// Makes `call` until it moves bytes, waiting in between as the setup says.

@@ -14,6 +14,9 @@ use nix::time::ClockId;
 /// Others may catch it once this is dropped. SIGALRM and its timer may have been set by whoever started the process, and are to end it.
 const SIGNAL: Signal = Signal::SIGURG;
 
+/// How long a signal that came too early to interrupt anything is made up for.
+const AGAIN: Duration = Duration::from_millis(10);
+
 /// Asked when the time is over.
 static OVER: Cancel = Cancel::by_interruption();
 
@@ -22,7 +25,7 @@ extern "C" fn over(_: libc::c_int) {
 }
 
 /// Runs until it is dropped.
-pub(crate) struct Interval {
+pub struct Interval {
     /// It goes before what answers it.
     _timer: Timer,
     _before: Before,
@@ -39,12 +42,13 @@ impl Drop for Before {
 }
 
 impl Interval {
-    /// Has the process interrupted after this time, and every time it is over again: the first signal
-    /// may come just before a call that sleeps. To be called once, while there is one thread.
+    /// Has the process interrupted after this time, and then again and again: the first signal may
+    /// come just before a call that sleeps. To be called while there is one thread, and again only
+    /// where [`Interval::over`] was not asked.
     ///
     /// # Errors
     /// The kernel keeps timers, or signals, from the process.
-    pub(crate) fn start(every: Duration) -> nix::Result<Interval> {
+    pub fn start(after: Duration) -> nix::Result<Interval> {
         // No flags, so nothing is restarted.
         let action = SigAction::new(SigHandler::Handler(over), SaFlags::empty(), SigSet::empty());
         // SAFETY: the handler stores into an atomic, which is safe at any moment; nothing else here
@@ -53,12 +57,15 @@ impl Interval {
         SigSet::from(SIGNAL).thread_unblock()?;
         let sent = SigevNotify::SigevSignal { signal: SIGNAL, si_value: 0 };
         let mut timer = Timer::new(ClockId::CLOCK_MONOTONIC, SigEvent::new(sent))?;
-        timer.set(Expiration::Interval(every.into()), TimerSetTimeFlags::empty())?;
+        // Nothing would disarm it.
+        let after = after.max(Duration::from_nanos(1));
+        let expiration = Expiration::IntervalDelayed(after.into(), AGAIN.into());
+        timer.set(expiration, TimerSetTimeFlags::empty())?;
         Ok(Interval { _timer: timer, _before: before })
     }
 
     /// Is asked when the time is over.
-    pub(crate) fn over(&self) -> &'static Cancel {
+    pub fn over() -> &'static Cancel {
         &OVER
     }
 }

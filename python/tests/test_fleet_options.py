@@ -538,7 +538,7 @@ def test_what_a_profile_is_found_to_be_is_shown_and_nothing_is_said_before_it_is
     for option in ("--show", "--check"):
         done = on_this_machine(1, tmp_path, "tune", option, program=str(tuner))
         assert done.returncode == 0 and ": ok, " in done.stderr, done
-        assert done.stdout.endswith(f": the profile there:\ntold by {option}\n"), done
+        assert done.stdout.endswith(f": told there:\ntold by {option}\n"), done
     tuner.write_text(TUNER.format(program=command, folder=tmp_path, shown="sed s/quick/other/"))
     done = on_this_machine(1, tmp_path, "tune", "--quick", program=str(tuner))
     assert done.returncode == 1 and ": measured, " in done.stderr and ": ok" not in done.stderr, done

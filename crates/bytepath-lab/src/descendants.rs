@@ -25,8 +25,9 @@ pub(crate) fn end_with_all(child: &mut Option<Child>) {
     }
 }
 
-/// Ends all that this process started, also indirectly.
-pub(crate) fn end_all() {
+/// Ends all that this process started, also indirectly; what lost its parent only where it came to this one
+/// (PR_SET_CHILD_SUBREAPER).
+pub fn end_all() {
     end_below(getpid());
 }
 

@@ -15,7 +15,7 @@ pub mod cmd_work;
 pub mod compare;
 pub mod confine;
 pub mod copies;
-mod descendants;
+pub mod descendants;
 pub mod devices;
 pub mod doctor;
 pub mod drive;

@@ -169,7 +169,7 @@ def _tuned(machine: dict[str, Any]) -> str:
     if machine["status"] != "ok":
         return "\n".join(filter(None, [f"{machine['status']}: {machine['why']}", shown]))
     if "shown" in machine:
-        return f"the profile there:\n{shown}"
+        return f"told there:\n{shown}"
     return f"measured in {machine['seconds']:.0f} s; the profile is kept there"
 
 

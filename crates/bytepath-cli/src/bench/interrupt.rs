@@ -95,8 +95,11 @@ pub(crate) fn heeded() {
 /// went wrong is said before.
 pub(crate) fn ended(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     heeded();
+    // What a shell left in the background, which ^C does not end, is still found then.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let done = work();
     let Some(signal) = came() else { return done };
+    bytepath_lab::descendants::end_all();
     if let Err(error) = done {
         crate::say(format_args!("bytepath: {error:#}"));
     }

@@ -165,7 +165,7 @@ impl Work for PairWork {
             Mover::Carry(options) => self.carried(options, bytes, &mut running, source, sink),
             Mover::Program(words) => self.moved(words, bytes, &mut running, source, sink),
         };
-        went.map_err(|why| running.to_blame().unwrap_or(why))
+        went.map_err(|why| running.blamed().unwrap_or(why))
     }
 
     fn trial(&self, timing: &Timing) -> Result<(), String> {
@@ -270,7 +270,7 @@ struct Running {
 impl Running {
     /// Why the process at the other end of a pipe failed, if one did: the mover can only say that
     /// nobody was there.
-    fn to_blame(&mut self) -> Option<String> {
+    fn blamed(&mut self) -> Option<String> {
         [("feeds", &mut self.feeder), ("empties", &mut self.drain)].into_iter().find_map(
             |(does, child)| {
                 let status = waited(child.as_mut()?, SIGNAL_PATIENCE).ok()?;

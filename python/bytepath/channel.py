@@ -7,8 +7,6 @@ import errno
 import os
 import socket
 import weakref
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from multiprocessing import parent_process
 from multiprocessing.reduction import DupFd
 from threading import RLock
@@ -105,10 +103,7 @@ class Channel:
         self._belongs_here()
         with self._making:
             if self._outbox is None and not self._closed:
-                with self._making_of("_sends") as fd:
-                    # A handler of a signal may have made one meanwhile.
-                    if self._outbox is None:
-                        self._outbox = _bytepath.Outbox.from_fd(fd, self._ring_bytes, self._capacity)
+                self._make_first("_outbox", "_sends", _bytepath.Outbox.from_fd, self._ring_bytes, self._capacity)
             self._let_go_if_closed()
             return self._outbox  # type: ignore[return-value]
 
@@ -143,31 +138,23 @@ class Channel:
         self._belongs_here()
         with self._making:
             if self._inbox is None and not self._closed:
-                with self._making_of("_receives") as fd:
-                    # A handler of a signal may have made one meanwhile.
-                    if self._inbox is None:
-                        self._inbox = _bytepath.Inbox.from_fd(fd, self._ring_bytes)
+                self._make_first("_inbox", "_receives", _bytepath.Inbox.from_fd, self._ring_bytes)
             self._let_go_if_closed()
             return self._inbox  # type: ignore[return-value]
 
-    @contextmanager
-    def _making_of(self, which: str) -> Iterator[_bytepath.Held]:
-        """A copy of a descriptor, to make an end of. It stays where that lacked what may be there the next time."""
-        if which in self._unmade:
-            raise self._unmade[which].with_traceback(None)
-        fd = getattr(self, which)
+    def _make_first(self, place: str, descriptor: str, make: Any, *sizes: int) -> None:
+        """Makes an end of a descriptor, which stays where that lacked what may be there the next time."""
+        if descriptor in self._unmade:
+            raise self._unmade[descriptor].with_traceback(None)
+        fd = getattr(self, descriptor)
         try:
-            with closing(_bytepath.Held(os.dup, fd)) as again:
-                yield again
-        except BaseException as error:
-            if isinstance(error, MemoryError) or getattr(error, "errno", None) in _LACKS:
-                raise
-            # What was interrupted may have said its first words, and they are said once.
-            interrupted = ChannelError("this end of the channel was interrupted at its first use, and is gone")
-            self._unmade[which] = error if isinstance(error, Exception) else interrupted
-            self._end_descriptor(which, fd)
+            # One that a handler of a signal makes meanwhile, or has made, is the one.
+            _bytepath.make_first(self, place, descriptor, make, *sizes)
+        except Exception as error:
+            if not isinstance(error, MemoryError) and getattr(error, "errno", None) not in _LACKS:
+                self._unmade[descriptor] = error
+                self._end_descriptor(descriptor, fd)
             raise
-        self._end_descriptor(which, fd)
 
     def _end_descriptor(self, which: str, fd: int) -> None:
         # Unless a handler of a signal has closed all meanwhile.

@@ -21,7 +21,7 @@ mod _bytepath {
     use super::*;
 
     #[pymodule_export]
-    use crate::channel::{Board, Inbox, Meeting, Outbox, Pool, connect};
+    use crate::channel::{Board, Inbox, Meeting, Outbox, Pool, connect, make_first};
     #[pymodule_export]
     use crate::channel::{about_to_fork, forked_in_child, forked_in_parent, gives_back_later};
 

@@ -567,31 +567,35 @@ def test_a_handler_of_a_signal_may_close_the_end_that_its_thread_makes(monkeypat
 
 
 @pytest.mark.parametrize("use", ["send", "recv"])
-def test_a_handler_uses_a_channel_whose_first_use_it_interrupts(monkeypatch, use):
-    here, there = bytepath.Channel.pair()
-    got = []
-    if use == "recv":
-        there.send("first")
-        there.send("second")
-    work = {"send": lambda: here.send("first"), "recv": lambda: got.append(here.recv(timeout=30))}[use]
-    held, calls = bytepath._bytepath.Held, []
+def test_a_handler_uses_a_channel_whose_first_use_it_interrupts(use):
+    """At any moment of it, which a timer finds."""
+    for microseconds in range(1, 400, 4):
+        here, there = bytepath.Channel.pair()
+        got: list[str] = []
+        if use == "recv":
+            there.send("one")
+            there.send("other")
 
-    def interrupted(*arguments: object) -> object:
-        calls.append(arguments)
-        again = held(*arguments)
-        if len(calls) == 1:
-            signal.raise_signal(signal.SIGUSR1)
-        return again
+        def work(what: str, here=here, got=got) -> None:
+            if use == "send":
+                here.send(what)
+            else:
+                got.append(here.recv(timeout=30))
 
-    before = signal.signal(signal.SIGUSR1, lambda *_: work())
-    try:
-        monkeypatch.setattr(bytepath._bytepath, "Held", interrupted)
-        here.send("second") if use == "send" else work()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    if use == "send":
-        got = [there.recv(timeout=30) for _ in range(2)]
-    assert got == ["first", "second"]
+        handled = []
+        before = signal.signal(signal.SIGALRM, lambda *_, work=work, handled=handled: handled.append(work("other")))
+        try:
+            signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
+            work("one")
+            while not handled:
+                time.sleep(0.0001)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        if use == "send":
+            got = [there.recv(timeout=30) for _ in range(2)]
+        assert sorted(got) == ["one", "other"], microseconds
+        here.close()
+        there.close()
 
 
 def test_an_end_that_is_closed_has_no_descriptors_any_more():

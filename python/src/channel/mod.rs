@@ -4,6 +4,7 @@
 mod accounts;
 mod board;
 mod errors;
+mod first;
 mod forks;
 mod gate;
 mod given;
@@ -17,6 +18,7 @@ mod waiting;
 
 pub(crate) use board::Board;
 pub(crate) use errors::find_exceptions;
+pub(crate) use first::make_first;
 pub(crate) use forks::{Lent, about_to_fork, forked_in_child, forked_in_parent, gives_back_later};
 pub(crate) use inbox::Inbox;
 pub(crate) use meeting::{Meeting, connect};

@@ -1088,26 +1088,27 @@ def test_tasks_that_wait_are_told_when_their_end_is_closed():
     assert [type(found) for found in asyncio.run(all_of_them())] == [ValueError] * 3
 
 
-def test_an_end_whose_first_use_was_interrupted_is_gone_and_loses_nothing_in_silence(monkeypatch):
-    made = bytepath.channel._bytepath.Outbox
+def test_an_end_whose_first_use_is_interrupted_can_be_used_again():
+    """At any moment, which a timer finds."""
 
-    class Interrupted:
-        @staticmethod
-        def from_fd(*words):
-            # The first words are said by then.
-            outbox = made.from_fd(*words)
-            assert outbox is not None
-            raise KeyboardInterrupt
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
 
-    here, there = bytepath.Channel.pair()
-    with here, there:
-        monkeypatch.setattr(bytepath.channel._bytepath, "Outbox", Interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            here.send("first")
-        monkeypatch.undo()
-        for _ in range(2):
-            with pytest.raises(bytepath.ChannelError, match="interrupted"):
-                here.send("second")
-        with pytest.raises(EOFError) as told:
-            there.recv(timeout=10)
-        assert told.type is EOFError, "this process is not gone"
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for microseconds in range(1, 400, 4):
+            here, there = bytepath.Channel.pair()
+            with here, there:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
+                    here.send("first")
+                    while True:
+                        time.sleep(0.01)
+                except KeyboardInterrupt:
+                    here.send("last")
+                got = there.recv(timeout=10)
+                if got == "first":
+                    got = there.recv(timeout=10)
+                assert got == "last", microseconds
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -298,7 +298,7 @@ impl Copier<'_> {
             let what = format!("not copying {}, which --json-files writes", q(&pair.source.shown));
             return Err(self.shared.voice.wrong(what));
         }
-        if self.is_read(&stat) {
+        if self.shared.settings.make == Make::Copy && self.is_file(&stat) {
             self.shared.check_source(pair, &stat)?;
         }
         let mut sink = Sink::new(pair.known.within);
@@ -312,11 +312,10 @@ impl Copier<'_> {
         self.copy(pair, &stat, &mut sink)
     }
 
-    /// Whether its bytes are read, as those of a file.
-    fn is_read(&self, stat: &Stat) -> bool {
-        let settings = self.shared.settings;
-        let as_file = settings.special_as_file && !is_link(stat) && !is_directory(stat);
-        settings.make == Make::Copy && (kind(stat) == FileType::RegularFile || as_file)
+    /// Whether it is a file, or is treated as one.
+    fn is_file(&self, stat: &Stat) -> bool {
+        let as_file = self.shared.settings.special_as_file;
+        kind(stat) == FileType::RegularFile || as_file && !is_link(stat) && !is_directory(stat)
     }
 
     /// Whether an operand that is no directory was given before, in so many words.
@@ -430,7 +429,7 @@ impl Copier<'_> {
         let made = match (settings.make, kind(stat)) {
             (Make::SymbolicLink, _) => self.shared.link_to(pair).map(|()| Made::Bare),
             (Make::HardLink, _) => self.shared.link(pair).map(|()| Made::Whole),
-            _ if self.is_read(stat) => self.regular(pair, stat, sink),
+            _ if self.is_file(stat) => self.regular(pair, stat, sink),
             (_, FileType::Symlink) => self.shared.same_link(pair, stat, sink).map(|()| Made::Bare),
             (_, FileType::Unknown) => {
                 let what = format!("{} has unknown file type", q(&pair.source.shown));

@@ -84,7 +84,8 @@ impl Shared<'_> {
 
     /// Sees, before anything is opened, that what is there can be copied onto as is asked for.
     fn check_sink(&self, pair: &Pair, sink: &Sink) -> Done {
-        let Some(there) = &sink.stat else { return Ok(()) };
+        let there = sink.stat.as_ref().filter(|_| self.settings.make == Make::Copy);
+        let Some(there) = there else { return Ok(()) };
         let to = q(&pair.sink.shown);
         if self.extras.atomic && kind(there) != FileType::RegularFile {
             return Err(self.voice.wrong(format!(

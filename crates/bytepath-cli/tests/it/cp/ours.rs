@@ -316,6 +316,11 @@ fn what_cannot_be_verified_or_replaced_is_refused_before_anything_is_written() {
         let (code, left) = ("1\nas ever\n", done.stderr.starts_with(told));
         assert!(done.stdout == code && left, "{words}: {done:?}");
     }
+    // Nor is what is there taken away.
+    let done = in_folder(
+        "mkfifo f && echo old >new && $bytepath cp --verify --remove-destination f new; cat new",
+    );
+    assert_eq!(done.stdout, "old\n", "{done:?}");
 }
 
 #[test]

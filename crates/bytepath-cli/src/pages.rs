@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytepath::machine::Machine;
+use bytepath_lab::descendants;
 use bytepath_lab::page_map::{Frames, Lookup, Mapping, Settings, advice};
 use bytepath_report::{numbers, table};
 use clap::Args;
@@ -99,7 +100,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 fn of_process(pid: u32, options: &Options) -> anyhow::Result<Vec<Seen>> {
     let mut pids = vec![pid];
     if options.children {
-        pids.extend(descendants(pid));
+        pids.extend(below(pid));
     }
     let seen: Vec<_> = pids.iter().skip(1).filter_map(|pid| look(*pid).ok()).collect();
     let first = look(pid).with_context(|| {
@@ -160,7 +161,7 @@ fn of_command(words: &[std::ffi::OsString]) -> anyhow::Result<(Vec<Seen>, ExitCo
         if let Some(status) = ended {
             break status;
         }
-        for pid in std::iter::once(child.id()).chain(descendants(child.id())) {
+        for pid in std::iter::once(child.id()).chain(below(child.id())) {
             let Ok(seen) = look(pid) else { continue };
             if !has_memory(pid) {
                 continue;
@@ -195,29 +196,9 @@ fn waited(child: &mut Child, first: bool) -> anyhow::Result<Option<std::process:
 }
 
 /// The processes that one started, and those that they started.
-fn descendants(pid: u32) -> Vec<u32> {
-    let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| {
-            let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            // The name before it may have brackets and spaces.
-            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-            Some((pid, parent))
-        })
-        .collect();
-    let mut all = vec![pid];
-    let mut next = 0;
-    while next < all.len() {
-        let of = all[next];
-        let children =
-            parents.iter().filter(|(child, parent)| *parent == of && !all.contains(child));
-        let children: Vec<_> = children.map(|(child, _)| *child).collect();
-        all.extend(children);
-        next += 1;
-    }
-    all.split_off(1)
+fn below(pid: u32) -> impl Iterator<Item = u32> {
+    let root = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    root.into_iter().flat_map(descendants::below).filter_map(|pid| u32::try_from(pid).ok())
 }
 
 fn look(pid: u32) -> anyhow::Result<Seen> {

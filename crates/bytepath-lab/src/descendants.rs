@@ -51,8 +51,8 @@ fn signalled(pid: i32, signal: Signal) {
     }
 }
 
-/// Those that descend from it now.
-fn below(root: Pid) -> BTreeSet<i32> {
+/// The processes that descend from one now.
+pub fn below(root: Pid) -> BTreeSet<i32> {
     let all = parents();
     let mut below = BTreeSet::from([root.as_raw_nonzero().get()]);
     let mut count = 0;

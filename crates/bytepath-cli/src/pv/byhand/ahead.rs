@@ -90,44 +90,28 @@ impl Hand<'_> {
             Ok(memory) => Held::nothing(memory),
             Err(ended) => return ended,
         };
-        let ended = self.carry_held(&mut held, source, sink, left, pace);
-        self.tally.holds(0, held.memory.len());
-        self.memory = held.memory;
-        ended
-    }
-
-    fn carry_held(
-        &mut self,
-        held: &mut Held,
-        source: &Source<'_>,
-        sink: &Sink<'_>,
-        left: &mut Left,
-        pace: &mut Pace,
-    ) -> Ended {
         let mut skips = Skips::none(self.settings, self.live);
         let mut at_end = None;
         // Where poll(2) is refused, nobody knows which end is ready.
         let mut may_poll = true;
-        while left.some() {
+        let ended = loop {
             self.tally.holds(held.len, held.memory.len());
             let reads = at_end.is_none() && !self.live.ending();
+            if !left.some() || (held.len == 0 && !reads) {
+                break at_end.unwrap_or(Ended::AtEnd);
+            }
             // Another may ask for another one at any time.
             let wanted = self.memory_bytes();
-            if held.len == 0 {
-                if !reads {
-                    break;
-                }
-                if held.memory.len() != wanted {
-                    held.memory = AlignedBuffer::default();
-                    *held = match self.take_memory(wanted) {
-                        Ok(memory) => Held::nothing(memory),
-                        Err(ended) => return ended,
-                    };
-                }
+            if held.len == 0 && held.memory.len() != wanted {
+                held.memory = AlignedBuffer::default();
+                held = match self.take_memory(wanted) {
+                    Ok(memory) => Held::nothing(memory),
+                    Err(ended) => break ended,
+                };
             }
             // One that is to be another has to become empty first.
             let room = if reads && held.memory.len() == wanted { held.room_for(left) } else { 0 };
-            let is_readable = match self.share(held, pace) {
+            let is_readable = match self.share(&held, pace) {
                 _ if held.len == 0 => true,
                 Share::After(time) if room > 0 && may_poll => {
                     let ready = first_ready([(&source.endpoint, PollFlags::IN)], Some(time));
@@ -140,7 +124,7 @@ impl Hand<'_> {
                 }
                 Share::Now(most) => {
                     let write = if reads && may_poll { write_now } else { write_some };
-                    match self.give(held, sink, left, pace, (most, write)) {
+                    match self.give(&mut held, sink, left, pace, (most, write)) {
                         Ok(true) => false,
                         Ok(false) => {
                             let out = (&sink.endpoint, PollFlags::OUT);
@@ -151,7 +135,7 @@ impl Hand<'_> {
                             may_poll = ready.is_ok();
                             ready == Ok(Some(1))
                         }
-                        Err(ended) => return ended,
+                        Err(ended) => break ended,
                     }
                 }
             };
@@ -162,8 +146,10 @@ impl Hand<'_> {
                     Err(ended) => at_end = Some(ended),
                 }
             }
-        }
-        at_end.unwrap_or(Ended::AtEnd)
+        };
+        self.tally.holds(0, held.memory.len());
+        self.memory = held.memory;
+        ended
     }
 
     /// What may be written now. What is held at the end is not held back.

@@ -12,9 +12,7 @@ use bytepath_lab::to_the_end::Tolerated;
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
 
-use super::{
-    BLOCKS, Measuring, Outputs, Sampling, against_first, interrupt, listed, print, telling, told,
-};
+use super::{BLOCKS, Measuring, Sampling, against_first, listed, print, telling, told};
 use crate::wrong_usage;
 
 /// How long do commands take? Any of them, interleaved in random order, with intervals
@@ -121,16 +119,18 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    // From here on an interruption cleans up.
-    let _measuring = interrupt::Measuring::begin();
     let setups = once_each(options.setup.as_deref(), &combinations);
-    let done = measure(options, &shell, &setups, arms, &is_short, outputs);
+    let done = measure(options, &shell, &setups, arms, &is_short);
     let clean = |text: &String| {
         by_shell_at_the_end(&shell, text).map_err(|why| anyhow!("--cleanup failed: {why}"))
     };
     // One that fails keeps no other from being done.
     let cleaned: Vec<_> =
         once_each(options.cleanup.as_deref(), &combinations).iter().map(clean).collect();
+    let done = done.and_then(|record| {
+        print(&record, None, outputs)?;
+        failed(&record, "commands")
+    });
     cleaned.into_iter().fold(done, |done, cleaned| match (done, cleaned) {
         (Err(error), Err(unclean)) => {
             crate::say(format_args!("bytepath: {unclean}"));
@@ -155,8 +155,7 @@ fn measure(
     setups: &[String],
     arms: Vec<Arm>,
     is_short: &Cell<bool>,
-    outputs: Outputs,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Record> {
     for setup in setups {
         by_shell(shell, setup).map_err(|why| anyhow!("--setup failed: {why}"))?;
     }
@@ -172,8 +171,7 @@ fn measure(
     if is_short.get() && !options.no_shell {
         cmd::warn_of_shell(&mut record);
     }
-    print(&record, None, outputs)?;
-    failed(&record, "commands")
+    Ok(record)
 }
 
 /// The words of the shell, as one would split them.

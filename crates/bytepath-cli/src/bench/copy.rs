@@ -12,7 +12,7 @@ use bytepath_lab::experiments::copy::{self, Asked, Place};
 use bytepath_lab::lab::Blocks;
 use clap::{Arg, Args};
 
-use super::{Measuring, Sampling, adding, against_first, interrupt, listed, show, those_matching};
+use super::{Measuring, Sampling, adding, against_first, listed, show, those_matching};
 use crate::values::{self, unknown};
 use crate::wrong_usage;
 
@@ -140,8 +140,6 @@ fn measure(options: &Copy, asked: &Asked<'_>) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
-    // From here on an interruption cleans up.
-    let _measuring = interrupt::Measuring::begin();
     let amount = options.amount();
     let places = options.places(&directory, amount);
     if bytepath_lab::interrupt::wished() {

@@ -18,7 +18,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use rustix::fs::FileType;
 use serde_json::Value;
 
-use super::{ALL, Measuring, Sampling, Times, against_first, interrupt, show, telling};
+use super::{ALL, Measuring, Sampling, Times, against_first, show, telling};
 use crate::drive::{Rw, access, count};
 use crate::output::is_stdout;
 use crate::{values, wrong_usage};
@@ -155,8 +155,6 @@ pub(super) fn run(options: &Files) -> anyhow::Result<()> {
         return super::list(&names);
     }
     let outputs = options.measuring.outputs()?;
-    // From here on an interruption cleans up.
-    let _measuring = interrupt::Measuring::begin();
     let device = options.made_device()?;
     let record = options.record(&names, device.as_ref());
     // Nobody has it open any more.

@@ -9,8 +9,7 @@ use bytepath_lab::keepalive::nginx;
 use clap::Args;
 
 use super::{
-    ALL, Measuring, Sampling, Times, against_first, interrupt, listed, show, telling,
-    those_matching,
+    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
 };
 use crate::requests::{CONCURRENCY_MAX, rate};
 
@@ -69,8 +68,6 @@ pub(super) fn run(options: &Keepalive) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    // From here on an interruption cleans up.
-    let _measuring = interrupt::Measuring::begin();
     let mut settings =
         options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));
     settings.others.insert("connections".into(), options.connections.into());

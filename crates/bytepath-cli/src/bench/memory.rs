@@ -10,8 +10,7 @@ use bytepath_lab::memory::{Sweep, peers};
 use clap::Args;
 
 use super::{
-    ALL, Measuring, Sampling, Times, against_first, interrupt, listed, show, telling,
-    those_matching,
+    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
 };
 use crate::{sweep, values, wrong_usage};
 
@@ -92,12 +91,11 @@ pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    // From here on an interruption gives back what is lent.
-    let _measuring = interrupt::Measuring::begin();
-    let _lent = lent(options.hugetlb_pool, needed_from_pool(&arms))?;
+    let lent = lent(options.hugetlb_pool, needed_from_pool(&arms))?;
     let settings =
         options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));
     let record = against_first(memory::DESCRIPTION.recorded(), arms, &settings)?;
+    drop(lent);
     show(&record, memory::curve(&record).as_deref(), outputs)
 }
 

@@ -12,8 +12,7 @@ use clap::Args;
 
 use super::memory::lent;
 use super::{
-    ALL, Measuring, Sampling, Times, against_first, interrupt, listed, show, telling,
-    those_matching,
+    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
 };
 use crate::paging;
 
@@ -67,12 +66,11 @@ pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
     };
     // One area is made while the other is still there, where a ring keeps it.
     let needed = 2 * arms.iter().filter_map(from_pool).max().unwrap_or(0);
-    // From here on an interruption gives back what is lent.
-    let _measuring = interrupt::Measuring::begin();
-    let _lent = lent(options.hugetlb_pool, needed)?;
+    let lent = lent(options.hugetlb_pool, needed)?;
     let mut settings =
         options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));
     settings.others.insert("directory".into(), directory.display().to_string().into());
     let record = against_first(pages::DESCRIPTION.recorded(), arms, &settings)?;
+    drop(lent);
     show(&record, pages::saves(&record).as_deref(), outputs)
 }

@@ -9,7 +9,7 @@ use bytepath_lab::lab::Blocks;
 use clap::Args;
 
 use super::cmd::{failed, tolerated};
-use super::{BLOCKS, Measuring, Sampling, against_first, interrupt, listed, print, telling};
+use super::{BLOCKS, Measuring, Sampling, against_first, listed, print, telling};
 use crate::{values, wrong_usage};
 
 /// How long does a pipeline take by the shell, and by bytepath run?
@@ -74,8 +74,6 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    // From here on an interruption cleans up.
-    let _measuring = interrupt::Measuring::begin();
     // A sample is as large as the pipeline makes it; what is asked for here is only told.
     let mut settings = options.measuring.settings(Some(0));
     if let Some(within) = options.within {

@@ -11,8 +11,8 @@ use bytepath_report::numbers;
 use clap::Args;
 
 use super::{
-    BLOCKS, Measuring, Sampling, TIMES, Times, chosen_by_name, interrupt, listed, measured, show,
-    telling, telling_with,
+    BLOCKS, Measuring, Sampling, TIMES, Times, chosen_by_name, listed, measured, show, telling,
+    telling_with,
 };
 use crate::{touch, values, wrong_usage};
 
@@ -117,10 +117,8 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    // From here on an interruption cleans up.
-    let _measuring = interrupt::Measuring::begin();
     // What another run makes is its own until that run has ended.
-    let _turn = Turn::wait(|| {
+    let turn = Turn::wait(|| {
         crate::say(format_args!(
             "bytepath: another bench swap is running on this machine; this one waits until it ends"
         ))
@@ -147,6 +145,7 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
         settings.others.insert("directory".into(), directory.display().to_string().into());
     }
     let mut record = measured(swap::DESCRIPTION.recorded(), arms, swap::REFERENCE, &settings)?;
+    drop(turn);
     record.notes.extend(swap::beside(&record));
     show(&record, swap::shows(&record).as_deref(), outputs)
 }

@@ -109,10 +109,13 @@ pub(crate) fn until(what: &str, mut came: impl FnMut() -> bool) {
 /// Waits until a process that is none of ours has ended, whoever reaps it and when.
 #[track_caller]
 pub(crate) fn ended(process: Pid) {
-    until("its end", || {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_none_or(|(_, after)| after.starts_with(['Z', 'X']))
-    });
+    until("its end", || !runs(process));
+}
+
+/// Whether a process has not ended yet.
+pub(crate) fn runs(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, after)| !after.starts_with(['Z', 'X']))
 }
 
 /// The words of a path.

@@ -343,3 +343,22 @@ fn a_signal_while_results_are_written_loses_none_of_them() {
     serde_json::from_str::<serde_json::Value>(&record).expect("all of it");
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 2);
 }
+
+#[test]
+fn results_that_nobody_reads_are_ended_by_one_signal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (cmd, run) = (["cmd", "--blocks", "3"], ["run", "--blocks", "3"]);
+    let memory = ["memory", "--quick", "--time"];
+    for (words, last) in [(cmd, "true"), (run, "true | true"), (memory, "0.01s")] {
+        let (unread, writer) = rustix::pipe::pipe().expect("a pipe");
+        rustix::pipe::fcntl_setpipe_size(&writer, 4096).expect("one slot");
+        let mut command = bytepath(&["bench"]);
+        command.args(words).args([last, "--no-store", "--json", "-"]).current_dir(folder.path());
+        let mut bench = spawned(command.stdout(writer).stderr(Stdio::piped()));
+        drop(command);
+        until("the results", || rustix::io::ioctl_fionread(&unread).is_ok_and(|held| held == 4096));
+        kill_process(Pid::from_child(bench.child()), Signal::TERM).expect("it waits");
+        let done = bench.done();
+        assert_eq!(signal_of(&done), Some(Signal::TERM.as_raw()), "{words:?}: {done:?}");
+    }
+}

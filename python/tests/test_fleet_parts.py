@@ -545,6 +545,27 @@ def test_where_no_value_is_that_of_most_there_is_no_usual_one():
     assert report.page(found, report.view(found)).count('<td class="far">6.') == 3
 
 
+def test_the_reasons_for_an_outlier_are_taken_from_the_machines_that_ran_the_arm():
+    def one(name, governor, arms):
+        return machine(name, {**arms, "copy": 5.0}, governor=governor)
+
+    others = [one(f"n{at}", "performance", {}) for at in range(9)]
+    odd = one("odd", "powersave", {"wake": 0.1})
+    # All that ran it have that governor.
+    found = fleet_of(odd, *(one(f"r{at}", "powersave", {"wake": 1.0}) for at in range(4)), *others)
+    [reason], _ = reasons(found)
+    assert reason.startswith("none of the settings that most machines share")
+    # And of those that ran it, all others have another one, which is not that of most.
+    others = [one(f"n{at}", "powersave", {}) for at in range(9)]
+    found = fleet_of(odd, *(one(f"r{at}", "performance", {"wake": 1.0}) for at in range(4)), *others)
+    assert reasons(found)[0] == ["another governor (powersave, elsewhere performance)"]
+    # What all ran has reasons of its own.
+    odd["record"]["arms"][1].update(median=0.5, ci95=[0.49, 0.51])
+    wake, copy = report.view(found)["sentences"]
+    assert wake.startswith("odd is 10x slower than the rest at wake: another governor (powersave, elsewhere")
+    assert copy.startswith("odd is 10.0x slower than the rest at copy: none of the settings")
+
+
 def test_where_less_is_better_the_slow_one_is_slow():
     found = fleet_of(*(machine(f"n{at}", {"wake": 2.0}) for at in range(4)), machine("slow", {"wake": 12.0}))
     for entry in found["machines"]:

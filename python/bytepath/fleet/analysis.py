@@ -5,7 +5,7 @@ import statistics
 from collections import Counter
 from typing import Any
 
-from . import words
+from . import settings, words
 
 RATIO_MIN = 1.3
 """Who differs by less is never called an outlier."""
@@ -158,21 +158,22 @@ def groups(row: dict[str, Any]) -> tuple[list[str], list[str]] | None:
 
 def sentences(rows: list[dict[str, Any]], differing: list[dict[str, Any]]) -> list[str]:
     """Who is far from the rest, and where there are two groups, in words, with what is set otherwise there."""
-    by: dict[str, list[tuple[float, dict[str, Any]]]] = {}
+    by: dict[tuple[str, frozenset[str]], list[tuple[float, dict[str, Any]]]] = {}
     halves: dict[frozenset[str], list[tuple[dict[str, Any], list[str], list[str]]]] = {}
     for row in rows:
         for name, speed in row["outliers"].items():
-            by.setdefault(name, []).append((speed, row))
+            # Those that ran it: how others are set has nothing to do with it.
+            by.setdefault((name, frozenset(row["by"])), []).append((speed, row))
         if found := groups(row):
             halves.setdefault(frozenset(found[1]), []).append((row, *found))
     told = [_two_groups(arms, differing) for arms in halves.values()]
-    for name, far in sorted(by.items()):
+    for (name, ran), far in sorted(by.items(), key=lambda entry: entry[0][0]):
         slow = sorted((1 / speed, row["name"]) for speed, row in far if speed < 1)[::-1]
         fast = sorted((speed, row["name"]) for speed, row in far if speed >= 1)[::-1]
         parts = [f"{_times(group[0][0])} {word} than the rest at {_arms([arm for _, arm in group])}"
                  for group, word in ((slow, "slower"), (fast, "faster")) if group]
         noise = _much(*(row["disturbed"][name] for _, row in far))
-        told.append(f"{name} is {' and '.join(parts)}: {_reasons(name, differing, noise)}")
+        told.append(f"{name} is {' and '.join(parts)}: {_reasons(name, settings.among(differing, ran), noise)}")
     return told
 
 

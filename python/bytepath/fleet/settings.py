@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from . import words
@@ -39,12 +39,19 @@ def differing(records: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for family in NAMES:
         told = {who: _recorded(record, family) for who, record in records.items()}
-        for name, by in _compared(family, told):
-            if len(set(by.values())) > 1:
-                value, count = Counter(by.values()).most_common(1)[0]
-                usual = value if 2 * count > len(by) else None
-                rows.append({"family": family, "name": name, "usual": usual, "by": by})
+        rows += [_row(family, name, by) for name, by in _compared(family, told) if len(set(by.values())) > 1]
     return rows
+
+
+def among(rows: list[dict[str, Any]], machines: Iterable[str]) -> list[dict[str, Any]]:
+    """The same, of these machines alone."""
+    names = set(machines)
+    return [_row(row["family"], row["name"], {who: value for who, value in row["by"].items() if who in names}) for row in rows]
+
+
+def _row(family: str, name: str, by: dict[str, str]) -> dict[str, Any]:
+    usual = [value for value, count in Counter(by.values()).most_common(1) if 2 * count > len(by)]
+    return {"family": family, "name": name, "usual": usual[0] if usual else None, "by": by}
 
 
 def _recorded(record: dict[str, Any], family: str) -> Any:

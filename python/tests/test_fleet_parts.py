@@ -562,7 +562,7 @@ def test_the_reasons_for_an_outlier_are_taken_from_the_machines_that_ran_the_arm
     # What all ran has reasons of its own.
     odd["record"]["arms"][1].update(median=0.5, ci95=[0.49, 0.51])
     wake, copy = report.view(found)["sentences"]
-    assert wake.startswith("odd is 10x slower than the rest at wake: another governor (powersave, elsewhere")
+    assert wake.startswith("odd is 10.0x slower than the rest at wake: another governor (powersave, elsewhere")
     assert copy.startswith("odd is 10.0x slower than the rest at copy: none of the settings")
 
 
@@ -572,6 +572,36 @@ def test_where_less_is_better_the_slow_one_is_slow():
         entry["record"]["arms"][0]["better"] = "lower"
     [sentence] = report.view(found)["sentences"]
     assert sentence.startswith("slow is 6.0x slower than the rest at wake: none of the settings")
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-320, 1e300, float("inf")])
+def test_a_machine_that_measures_nothing_or_is_further_off_than_a_number_tells_is_odd(value):
+    rest = [machine(f"n{at}", {"wake": 1e-310 if value > 1 else 1e300}) for at in range(4)]
+    for better in ("higher", "lower"):
+        found = fleet_of(*rest, machine("odd", {"wake": value}))
+        for entry in found["machines"]:
+            entry["record"]["arms"][0]["better"] = better
+        shown = report.view(found)
+        word = "faster" if (value > 1) == (better == "higher") else "slower"
+        assert [line.partition(":")[0] for line in shown["sentences"]] == [f"odd is far {word} than the rest at wake"]
+        assert report.terminal(found, shown).splitlines()[1].endswith("!")
+        assert report.page(found, shown).count('class="far"') == 1
+    nothing = fleet_of(*(machine(f"n{at}", {"wake": 0.0}) for at in range(5)))
+    assert report.view(nothing)["sentences"] == []
+
+
+def test_two_groups_do_not_hide_who_is_odd_in_one_of_them():
+    found = halves(11, 10, governor="powersave")
+    found["machines"] += [machine("odd", {"wake": 90.0, "copy": 0.0}, kernel="6.1", governor="powersave")]
+    for arm in found["machines"][-1]["record"]["arms"]:
+        arm.update(unit="s", better="lower")
+    both, *odd = report.view(found)["sentences"]
+    assert both.startswith("two groups at wake and 1 more arm: 11 machines at 1 s, 10 at 2 s (s0, ") and "and 2 more)" in both
+    assert odd == [
+        "odd is 45x slower than the rest of its group at wake: another kernel (6.1, elsewhere 6.18)",
+        "odd is far faster than the rest of its group at copy: another governor (powersave, elsewhere performance), "
+        "another kernel (6.1, elsewhere 6.18)",
+    ]
 
 
 def test_machines_that_are_alike_or_too_few_have_no_outlier():

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import sys
 from collections import Counter
 from typing import Any
 
@@ -27,6 +28,12 @@ SPLIT_WRONG_MAX = 0.1
 
 REASONS_MAX = 3
 """So many settings are given as reasons."""
+
+FAR = 1e6
+"""Nobody reads by how many times more than this something differs."""
+
+LOG_MAX = 700.0
+"""Factors up to its power are numbers."""
 
 
 def measured(machines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -56,7 +63,10 @@ def arms(machines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         row["median"] = statistics.median(value[0] for value in row["by"].values()) if row["by"] else None
         row["speed"] = {name: _speed(row, value[0], row["median"]) for name, value in row["by"].items()
                         if value[0] > 0 and row["median"] > 0}
-        row["outliers"] = outliers(row)
+        row["outliers"] = outliers(row, list(row["by"]))
+        row["groups"] = groups(row)
+        for group in row["groups"] or ():
+            row["outliers"] |= outliers(row, group)
     return list(names.values())
 
 
@@ -107,11 +117,11 @@ def _speed(row: dict[str, Any], value: float, against: float) -> float:
     return value / against if row["better"] == "higher" else against / value
 
 
-def outliers(row: dict[str, Any]) -> dict[str, float]:
-    """The machines that are far from the rest, and how many times as fast as the rest they are. The rest are more than
-    half of all that agree: where there is no such, nobody is odd."""
+def outliers(row: dict[str, Any], among: list[str]) -> dict[str, float]:
+    """The machines that are far from the rest of these, and how many times as fast as the rest they are. The rest are more
+    than half of all that agree: where there is no such, nobody is odd."""
     found: dict[str, float] = {}
-    logs = _logs(row)
+    logs = _logs(row, among)
     if len(logs) < MACHINES_MIN:
         return found
     for name, own in logs.items():
@@ -120,12 +130,15 @@ def outliers(row: dict[str, Any]) -> dict[str, float]:
         near = max(math.log(RATIO_MIN), SPREADS * spread)
         agree = sum(abs(log - middle) <= near for log in rest)
         if abs(own - middle) > near and 2 * agree > len(logs) and not _may_be(row, name, middle):
-            found[name] = _speed(row, row["by"][name][0], math.exp(middle))
+            faster = own - middle if row["better"] == "higher" else middle - own
+            found[name] = math.exp(max(-LOG_MAX, min(LOG_MAX, faster)))
     return found
 
 
-def _logs(row: dict[str, Any]) -> dict[str, float]:
-    return {name: math.log(value[0]) for name, value in row["by"].items() if value[0] > 0}
+def _logs(row: dict[str, Any], among: list[str]) -> dict[str, float]:
+    """Logarithms of what was measured. That of 0 is further from all others than anything is that is measured."""
+    least, most = sys.float_info.min, sys.float_info.max
+    return {name: math.log(min(most, max(least, row["by"][name][0]))) for name in among}
 
 
 def _middle(logs: list[float]) -> tuple[float, float]:
@@ -142,7 +155,7 @@ def _may_be(row: dict[str, Any], name: str, log: float) -> bool:
 
 def groups(row: dict[str, Any]) -> tuple[list[str], list[str]] | None:
     """The fast and the slow machines, where they are two groups, neither of which is the odd one."""
-    logs = _logs(row)
+    logs = _logs(row, list(row["by"]))
     names = sorted(logs, key=lambda name: logs[name])
     least = max(2, math.ceil(len(names) * GROUP_SHARE_MIN))
     if row["outliers"] or len(names) < 2 * least:
@@ -158,23 +171,31 @@ def groups(row: dict[str, Any]) -> tuple[list[str], list[str]] | None:
 
 def sentences(rows: list[dict[str, Any]], differing: list[dict[str, Any]]) -> list[str]:
     """Who is far from the rest, and where there are two groups, in words, with what is set otherwise there."""
-    by: dict[tuple[str, frozenset[str]], list[tuple[float, dict[str, Any]]]] = {}
+    by: dict[tuple[str, frozenset[str], bool], list[tuple[float, dict[str, Any]]]] = {}
     halves: dict[frozenset[str], list[tuple[dict[str, Any], list[str], list[str]]]] = {}
     for row in rows:
         for name, speed in row["outliers"].items():
-            # Those that ran it: how others are set has nothing to do with it.
-            by.setdefault((name, frozenset(row["by"])), []).append((speed, row))
-        if found := groups(row):
-            halves.setdefault(frozenset(found[1]), []).append((row, *found))
+            # Those among which it is odd: how others are set has nothing to do with it.
+            among = name, frozenset(_compared(row, name)), row["groups"] is not None
+            by.setdefault(among, []).append((speed, row))
+        if found := row["groups"]:
+            fast, slow = ([name for name in group if name not in row["outliers"]] for group in found)
+            halves.setdefault(frozenset(slow), []).append((row, fast, slow))
     told = [_two_groups(arms, differing) for arms in halves.values()]
-    for (name, ran), far in sorted(by.items(), key=lambda entry: entry[0][0]):
+    for (name, compared, in_group), far in sorted(by.items(), key=lambda entry: entry[0][0]):
         slow = sorted((1 / speed, row["name"]) for speed, row in far if speed < 1)[::-1]
         fast = sorted((speed, row["name"]) for speed, row in far if speed >= 1)[::-1]
-        parts = [f"{_times(group[0][0])} {word} than the rest at {_arms([arm for _, arm in group])}"
+        whose = " of its group" if in_group else ""
+        parts = [f"{_times(group[0][0])} {word} than the rest{whose} at {_arms([arm for _, arm in group])}"
                  for group, word in ((slow, "slower"), (fast, "faster")) if group]
         noise = _much(*(row["disturbed"][name] for _, row in far))
-        told.append(f"{name} is {' and '.join(parts)}: {_reasons(name, settings.among(differing, ran), noise)}")
+        told.append(f"{name} is {' and '.join(parts)}: {_reasons(name, settings.among(differing, compared), noise)}")
     return told
+
+
+def _compared(row: dict[str, Any], name: str) -> list[str]:
+    """The machines among which one is odd at an arm."""
+    return next((group for group in row["groups"] or () if name in group), list(row["by"]))
 
 
 def _two_groups(arms: list[tuple[dict[str, Any], list[str], list[str]]], differing: list[dict[str, Any]]) -> str:
@@ -205,6 +226,8 @@ def _split(setting: dict[str, Any], fast: list[str], slow: list[str]) -> tuple[i
 
 
 def _times(factor: float) -> str:
+    if factor > FAR:
+        return "far"
     return f"{factor:.1f}x" if factor < 10 else f"{factor:.0f}x"
 
 

@@ -121,10 +121,11 @@ def _differs(row: dict[str, Any]) -> str:
 def _cell(row: dict[str, Any], name: str) -> str:
     if name not in row["by"]:
         return "–"
+    far = "!" if name in row["outliers"] else ""
     if name not in row["speed"]:
         # Of 0, or against it, nothing is a multiple.
-        return words.figure(row["by"][name][0], row["unit"])
-    return f"{row['speed'][name]:.2f}{'!' if name in row['outliers'] else ''}"
+        return words.figure(row["by"][name][0], row["unit"]) + far
+    return f"{row['speed'][name]:.2f}{far}"
 
 
 def page(found: dict[str, Any], shown: dict[str, Any]) -> str:

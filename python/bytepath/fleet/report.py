@@ -107,15 +107,21 @@ def _columns(text: str) -> int:
 
 def _differs(row: dict[str, Any]) -> str:
     """What most have, if there is such, and who has what else."""
-    kinds: dict[str, list[str]] = {}
-    for name, value in row["by"].items():
-        kinds.setdefault(value, []).append(name)
+    kinds = _values(row)
     if len(kinds) == len(row["by"]) > VALUES_MAX:
         return f"{row['name']} differs: it is another one on each machine"
     usual, but = f"{row['usual']}, but ", row["usual"] is not None
-    others = [f"{value} on {words.some(names)}" for value, names in kinds.items() if value != row["usual"]]
+    others = [f"{value} on {words.some(names)}" for value, names in kinds if value != row["usual"]]
     more = f"; {len(others) - VALUES_MAX} more elsewhere" if len(others) > VALUES_MAX else ""
     return f"{row['name']} differs: {usual if but else ''}{'; '.join(others[:VALUES_MAX])}{more}"
+
+
+def _values(row: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """The values of a setting, that of most first, and the machines that have each."""
+    kinds: dict[str, list[str]] = {}
+    for name, value in row["by"].items():
+        kinds.setdefault(value, []).append(name)
+    return sorted(kinds.items(), key=lambda kind: kind[0] != row["usual"])
 
 
 def _cell(row: dict[str, Any], name: str) -> str:
@@ -133,7 +139,7 @@ def page(found: dict[str, Any], shown: dict[str, Any]) -> str:
     from jinja2 import Environment
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(colour=_colour, figure=words.figure)
+    environment.filters.update(colour=_colour, figure=words.figure, values=_values)
     template = environment.from_string(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
     return template.render(found=found, shown=shown, strips=[_strip(row, shown["names"]) for row in shown["arms"]])
 

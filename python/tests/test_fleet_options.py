@@ -27,6 +27,7 @@ from fleet_trees import assert_copied, ended_well, some_are_copied  # noqa: E402
 from distributed import Client  # noqa: E402
 
 from bytepath.fleet import cluster, worker  # noqa: E402
+from bytepath.fleet.__main__ import main  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
 from bytepath.fleet.copy.progress import size  # noqa: E402
 from bytepath.fleet.errors import FleetError  # noqa: E402
@@ -555,6 +556,9 @@ def test_a_profile_is_looked_at_while_somebody_else_measures(command, tmp_path, 
         assert worker.profile(["--profile", "file"]) == {"words": "own"}
 
 
+ONE_MACHINES = ("flame", "folded", "firefox", "save-jobs")
+
+
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
@@ -562,15 +566,20 @@ def test_a_profile_is_looked_at_while_somebody_else_measures(command, tmp_path, 
         (["cmd", "--json=x.json", "true"], "stands before the experiment: fleet bench --json x.json cmd"),
         (["cmd", "--html", "x.html", "true"], "stands before the experiment: fleet bench --html x.html cmd"),
         (["cmd", "--json"], "fleet bench --json FILE cmd"),
+        (["cmd", "--report", "x.html", "true"], "one page of all machines: fleet bench --html FILE cmd"),
+        *((["cmd", f"--{name}=x", "true"], f"`bytepath bench cmd --{name} …` on one of them does") for name in ONE_MACHINES),
         (["all", "--quick"], "a fleet reports one at a time, `bytepath bench --help`"),
         (["pipes", "--list"], "--list measures nothing; `bytepath bench pipes --list` needs no fleet"),
         (["cmd", "--help"], "--help measures nothing; `bytepath bench cmd --help` needs no fleet"),
         (["--", "-h"], "-h measures nothing; `bytepath bench -h` needs no fleet"),
     ],
 )
-def test_words_that_leave_no_record_are_refused_with_what_works(command, tmp_path, words, advice):
-    done = on_this_machine(1, tmp_path, "bench", *words)
-    assert done.returncode == 2 and advice in done.stderr and done.stderr.count("\n") == 1 and not done.stdout, done
+def test_words_that_leave_no_record_are_refused_with_what_works_and_no_scheduler(words, advice, capsys, monkeypatch):
+    for name in ("DASK_SCHEDULER_ADDRESS", "BYTEPATH_SCHEDULER"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["bench", *words]) == 2
+    told = capsys.readouterr()
+    assert advice in told.err and told.err.count("\n") == 1 and not told.out
 
 
 def test_a_machine_without_a_record_is_not_called_ok_first(command, tmp_path):

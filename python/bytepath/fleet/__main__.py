@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         "command alone. Unless given, DASK_SCHEDULER_ADDRESS, or BYTEPATH_SCHEDULER",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    top.set_defaults(hands_on=False)
+    top.set_defaults(hands_on=False, refuse=lambda _: None)
     for name in ("each", "compare", "copy.command"):
         importlib.import_module(f"{__package__}.{name}").add_to(commands)
     return top
@@ -50,6 +50,8 @@ def main(words: list[str] | None = None) -> int:
 def _run(words: list[str] | None) -> int:
     try:
         arguments = _parsed(words)
+        # What is wrong on its own needs no scheduler to be told.
+        arguments.refuse(arguments)
         if arguments.needs_scheduler and not arguments.scheduler:
             raise WrongUsage(
                 "no scheduler is named; --scheduler tcp://HOST:8786 names one, --scheduler local:2 (before the "

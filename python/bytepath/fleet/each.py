@@ -39,6 +39,9 @@ WAITS_S = 2.0
 TELLS = {"--show", "--check"}
 """Of these, tune tells something of the profile that is there, and keeps none."""
 
+WRITES = {"--flame", "--folded", "--firefox", "--save-jobs"}
+"""Options of experiments that are for one machine."""
+
 TOLD_MAX = 5
 STOP_S = 5
 SHOWN_S = 20.0
@@ -54,7 +57,7 @@ def add_to(commands: Any) -> None:
     _common(bench)
     bench.add_argument("--html", metavar="FILE", help="write the report as a page to FILE, or to standard output (-)")
     bench.add_argument("words", metavar="EXPERIMENT", nargs=argparse.REMAINDER, help="the experiment, and its options")
-    bench.set_defaults(run=run_bench, needs_scheduler=True)
+    bench.set_defaults(run=run_bench, needs_scheduler=True, refuse=refuse)
     tune = commands.add_parser(
         "tune", allow_abbrev=False, help="measure every machine once, and keep a profile on each",
         description="Runs `bytepath tune` on every machine, which keeps its profile there. Options that are not among "
@@ -86,9 +89,6 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 async def run_bench(arguments: argparse.Namespace) -> int:
     """Runs an experiment everywhere."""
-    if arguments.words[:1] == ["--"]:
-        del arguments.words[0]
-    _refuse(arguments.words)
     files.refuse_one_twice(json=arguments.json, html=arguments.html)
     files.check(arguments.html)
     found = await _everywhere(arguments, ["bench", *arguments.words], True)
@@ -101,8 +101,11 @@ async def run_bench(arguments: argparse.Namespace) -> int:
     return _code(found)
 
 
-def _refuse(words: list[str]) -> None:
-    """Refuses words that leave no record of a machine, or name a place for it."""
+def refuse(arguments: argparse.Namespace) -> None:
+    """Refuses words that leave no record of a machine, or name a file, which each machine would write for itself."""
+    if arguments.words[:1] == ["--"]:
+        del arguments.words[0]
+    words = arguments.words
     if not words:
         raise WrongUsage("no experiment is named; `bytepath bench --help` lists them, and pipes --quick is a short one")
     if words[0] == "all":
@@ -116,6 +119,13 @@ def _refuse(words: list[str]) -> None:
             raise WrongUsage(f"{option} stands before the experiment: fleet bench {option} {value} {words[0]}")
         if option == "--csv":
             raise WrongUsage(f"a fleet writes no CSV; every sample is in its JSON: fleet bench --json FILE {words[0]}")
+        if option == "--report":
+            raise WrongUsage(f"a fleet writes one page of all machines: fleet bench --html FILE {words[0]}")
+        if option in WRITES:
+            raise WrongUsage(
+                f"{option} writes files on every machine, where nobody looks for them; `bytepath bench {words[0]} {option} …` "
+                "on one of them does"
+            )
         if option in ("--list", "--help", "-h"):
             alone = " ".join(dict.fromkeys(["bytepath", "bench", words[0], option]))
             raise WrongUsage(f"{option} measures nothing; `{alone}` needs no fleet")

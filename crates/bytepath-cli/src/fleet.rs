@@ -78,6 +78,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         return Ok(helped(&options.command, help));
     }
     let itself = std::env::current_exe().context("cannot find out where this program lies")?;
+    if let Some(words) = help_of_an_experiment(options).filter(|_| !ends_options) {
+        let told = Command::new(&itself).arg("bench").args(words).exec();
+        return Err(told).with_context(|| format!("cannot run {}", itself.display()));
+    }
     let candidates = candidates(&itself);
     let Some(python) = candidates.iter().find(|python| has_package(python)) else {
         let tried: Vec<_> = candidates.iter().map(|python| python.display().to_string()).collect();
@@ -109,6 +113,19 @@ fn helped(command: &str, help: &OsString) -> ExitCode {
     let words = ["bytepath fleet".into(), OsString::from(command), help.clone()];
     let asked = definition.try_get_matches_from(words);
     asked.map_or_else(|help| crate::told(&help), |_| ExitCode::SUCCESS)
+}
+
+/// The experiment whose help is asked for behind its name, and the word that asks: it is the same for
+/// one machine.
+fn help_of_an_experiment(options: &Options) -> Option<[String; 2]> {
+    let asked = ["fleet".as_ref(), options.command.as_ref()];
+    let words = asked.into_iter().chain(options.words.iter().map(OsString::as_os_str));
+    let found = described().try_get_matches_from(words).ok()?;
+    let bench = found.subcommand_matches("bench")?;
+    let mut own = bench.get_many::<String>("words")?.take_while(|word| *word != "--");
+    let experiment = own.next()?;
+    let help = own.find(|word| ["--help", "-h"].contains(&word.as_str()))?;
+    Some([experiment.clone(), help.clone()])
 }
 
 /// Pythons that may have the package, the likeliest first.

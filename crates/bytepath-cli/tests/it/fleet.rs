@@ -59,6 +59,22 @@ fn help_of_what_a_fleet_does_needs_no_python() {
     assert!(help.contains("Usage: bytepath fleet cp [OPTIONS] <SOURCE> <DEST>"), "{help}");
 }
 
+#[test]
+fn help_of_an_experiment_needs_neither_python_nor_scheduler() {
+    let asked = |words: &[&str]| {
+        let mut command = bytepath(&["fleet", "bench"]);
+        command.args(words).env("BYTEPATH_PYTHON", "/nonexistent");
+        run(command.env_remove("DASK_SCHEDULER_ADDRESS").env_remove("BYTEPATH_SCHEDULER"))
+    };
+    for words in [&["pipes", "-h"][..], &["--json", "file", "pipes", "--quick", "-h", "--pages"]] {
+        let (help, own) =
+            (asked(words).well().stdout, run(&mut bytepath(&["bench", "pipes", "-h"])));
+        assert_eq!(help, own.well().stdout);
+    }
+    // It is the command's own there.
+    asked(&["cmd", "--", "--help"]).refused(1, &["BYTEPATH_PYTHON"]);
+}
+
 /// The options of each of the package's commands, with what their values are called and may be, and their help.
 /// Of the packages that it needs, none has to be there for its parser.
 const OPTIONS_OF_THE_PACKAGE: &str = r"

@@ -1201,6 +1201,21 @@ def test_a_limit_cuts_files_so_that_pieces_end_in_time(piece, tmp_path):
     assert piece(whole, once=True)["files"] == 1, "without a limit it is copied at once"
 
 
+def test_a_piece_that_wakes_when_all_is_over_makes_no_directories(piece, tmp_path, traced):
+    for number in range(5):
+        (tmp_path / f"source/{number}").mkdir(parents=True)
+    stage = tmp_path / "copy/run/stage-0"
+    # It sleeps once it has made the first of them.
+    slow = (*traced, "-o", str(tmp_path / "calls"), "-e", "trace=mkdirat", "-e", "inject=mkdirat:delay_exit=2000000:when=1")
+    with ThreadPoolExecutor(1) as other:
+        answer = other.submit(piece, {"do": "tree", "d": "", "w": 1.0}, before=slow, once=True)
+        wait_until(lambda: len(list((tmp_path / "copy").iterdir())) > 1)
+        stage.rmdir()
+        answer = answer.result()
+    assert len(list((tmp_path / "copy").iterdir())) == 2, answer
+    assert answer["fenced"] and len(answer["rest"]) == 4
+
+
 @pytest.mark.parametrize("kind", ["link", "fifo"])
 def test_links_and_fifos_change_nothing_once_it_is_over(piece, tmp_path, traced, kind):
     source, copy = tmp_path / "source", tmp_path / "copy"

@@ -68,6 +68,8 @@ impl Work<'_> {
         let mut pending = vec![Pending { tree, above: None, levels: 0 }];
         while let Some(next) = pending.pop() {
             self.some_of(next, &mut pending);
+            // A directory in which nothing is takes its time as well: nobody is to make more who is late.
+            self.breathe();
             if self.is_over() || self.is_wanted() {
                 break;
             }

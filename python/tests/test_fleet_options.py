@@ -1216,6 +1216,24 @@ def test_a_piece_that_wakes_when_all_is_over_makes_no_directories(piece, tmp_pat
     assert answer["fenced"] and len(answer["rest"]) == 4
 
 
+def test_what_is_copied_of_each_large_file_is_told(piece, tmp_path):
+    (tmp_path / "source").mkdir()
+    for name in ("one", "two"):
+        with open(tmp_path / "source" / name, "wb") as file:
+            file.write(b"x" * 10_000)
+            file.truncate(129 << 20)
+    keys = {"one": 1, "two": 2}
+    begun = {name: piece({"do": "begin", "f": name, "k": k, "w": 0.5})["begun"][0] for name, k in keys.items()}
+    if any(one["cloned"] for one in begun.values()):
+        pytest.skip("blocks are shared here")
+    parts = [{"do": "range", "f": name, **{key: begun[name][key] for key in ("k", "s", "ino", "mtime")}, "w": 0.1} for name in keys]
+    spans = [(parts[0], 0, 4096), (parts[1], 0, 1 << 20), (parts[0], 1 << 20, 2 << 20)]
+    answer = piece(*({**part, "a": a, "z": z} for part, a, z in spans), once=True)
+    told = [(moved["k"], moved["bytes"]) for moved in answer["moved"]]
+    assert [k for k, _ in told] == [1, 2, 1] and answer["bytes"] == sum(bytes for _, bytes in told)
+    assert told[0] == (1, 4096) and 10_000 <= told[1][1] < 1 << 20 and told[2] == (1, 0)
+
+
 @pytest.mark.parametrize("kind", ["link", "fifo"])
 def test_links_and_fifos_change_nothing_once_it_is_over(piece, tmp_path, traced, kind):
     source, copy = tmp_path / "source", tmp_path / "copy"

@@ -29,7 +29,7 @@ from bytepath.fleet.errors import FleetError, Lost, WrongUsage  # noqa: E402
 from bytepath.fleet.within import ended, within  # noqa: E402
 
 EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
-         "told": [], "closed": [], "begun": [], "apart": [], "again": []}  # fmt: skip
+         "told": [], "closed": [], "begun": [], "moved": [], "apart": [], "again": []}  # fmt: skip
 
 
 @pytest.fixture
@@ -185,6 +185,42 @@ def test_a_range_that_failed_keeps_its_file_from_being_named_and_begins_it_anew(
     assert journal.try_failed_again() == 1
     assert [item for _, item in journal.take(9)] == [{"do": "tree", "d": "", "n": ["big"]}]
     assert journal.unfinished() == []
+
+
+def test_what_was_copied_of_a_large_file_that_is_begun_anew_does_not_count(tmp_path):
+    path, words, size = tmp_path / "a.journal", ["from", "to"], 192 << 20
+
+    def begins(journal):
+        """Its ranges."""
+        [begin] = journal.take(9)
+        begun = {"k": begin[1]["k"], "s": "name", "cloned": False, "ino": 1, "size": size, "mtime": 1 << 61}
+        journal.settle([begin], answer(begun=[begun]))
+        return journal.take(9)
+
+    def copied(part):
+        moved = part[1]["z"] - part[1]["a"]
+        return answer(bytes=moved, moved=[{"k": part[1]["k"], "bytes": moved}])
+
+    journal = Journal(path, words)
+    journal.put([tree("")])
+    journal.settle(journal.take(1), answer(bytes=5, large=[{"f": "big", "size": size, "w": 0.5}]))
+    first, second, third = begins(journal)
+    journal.settle([first], copied(first))
+    # Another of them says that it is another file by now.
+    journal.settle([second], answer(again=[{"k": second[1]["k"], "w": 0.1}]))
+    assert journal.number("bytes") == 5 and journal.undone_bytes == 0
+    assert not journal.settle([third], copied(third))
+    journal.settle(journal.take(1), answer(large=[{"f": "big", "size": size, "w": 0.5}]))
+    first, second, third = begins(journal)
+    journal.settle([first, second], answer(**{**copied(first), "failed": [{"item": second[1], "why": ["error reading"]}]}))
+    journal.settle([third], copied(third))
+    assert journal.number("bytes") == 5 + (128 << 20)
+    journal.commit()
+    journal.close()
+    journal = Journal(path, words)
+    journal.try_failed_again()
+    assert journal.number("bytes") == 5 and journal.undone_bytes == 128 << 20
+    journal.close()
 
 
 def test_a_large_file_that_is_another_meanwhile_is_forgotten_with_all_its_parts_and_looked_at_by_its_names(journal):

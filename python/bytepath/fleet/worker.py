@@ -22,7 +22,7 @@ from typing import Any
 from bytepath import _program
 from bytepath._errors import ProgramError
 
-PROTOCOL = 8
+PROTOCOL = 9
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02

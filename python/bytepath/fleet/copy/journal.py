@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import FleetError
 from .progress import size
 
-FORMAT = "6"
+FORMAT = "7"
 
 RANGE_BYTES_MIN = 64 << 20
 LOCKS_MAX = 100
@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS firsts (ino INTEGER, size INTEGER, mtime INTEGER, f T
 CREATE TABLE IF NOT EXISTS apart (name TEXT, f TEXT, PRIMARY KEY (name, f)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS links (id INTEGER PRIMARY KEY, f TEXT NOT NULL, name TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS large (k INTEGER PRIMARY KEY AUTOINCREMENT, f TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, ino TEXT, mtime TEXT,
-                                  open INTEGER NOT NULL DEFAULT 0, w REAL NOT NULL, s TEXT);
+                                  open INTEGER NOT NULL DEFAULT 0, w REAL NOT NULL, s TEXT, moved INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS attributes (l TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS closed (f TEXT PRIMARY KEY, depth INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS open (f TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -80,6 +80,8 @@ class Journal:
                 # What is in the source may have changed since.
                 self.db.execute("DELETE FROM apart")
                 self._earlier = {row[0] for row in self.db.execute("SELECT k FROM large")}
+                self.undone_bytes = 0
+                """What earlier runs had copied of large files that are begun anew."""
                 self.db.execute("BEGIN")
         except sqlite3.DatabaseError as error:
             os.close(self._lock)
@@ -203,7 +205,8 @@ class Journal:
         if dropped:
             # Large files that others found to be other ones meanwhile: nothing is left of that work.
             taken = [(id, item) for id, item in taken if id in found]
-            for key in ("rest", "begun"):
+            answer["bytes"] -= sum(moved["bytes"] for moved in answer["moved"] if moved["k"] in dropped)
+            for key in ("rest", "begun", "moved"):
                 answer[key] = [item for item in answer[key] if item.get("k") not in dropped]
             answer["failed"] = [failed for failed in answer["failed"] if failed["item"].get("k") not in dropped]
         self.db.executemany("DELETE FROM items WHERE id = ?", [(id,) for id, _ in taken])
@@ -228,6 +231,8 @@ class Journal:
             self._apart(apart)
         for begun in answer["begun"]:
             self._begun(begun)
+        for moved in answer["moved"]:
+            self.db.execute("UPDATE large SET moved = moved + ? WHERE k = ?", (moved["bytes"], moved["k"]))
         ended = [item["k"] for _, item in taken if item["do"] == "range"]
         if ended:
             self._ranges_done(ended, answer)
@@ -303,9 +308,16 @@ class Journal:
         self.db.executemany("DELETE FROM items WHERE id = ?", [(id,) for id, _ in left])
         failed = self.db.execute("SELECT id, body FROM failed").fetchall()
         self.db.executemany("DELETE FROM failed WHERE id = ?", [(id,) for id, body in failed if _loaded(body).get("k") == k])
-        self.db.execute("DELETE FROM large WHERE k = ?", (k,))
+        self._forget_large(k)
         weight += sum(item["w"] for _, item in left)
         self._put_names([row[0], *self._forgotten_names([row[0]])], weight)
+
+    def _forget_large(self, k: int) -> None:
+        """Forgets a large file. What was copied of it is copied anew, or was in vain."""
+        for (moved,) in self.db.execute("SELECT moved FROM large WHERE k = ?", (k,)).fetchall():
+            self.add_to("bytes", -moved)
+            self.undone_bytes += moved if k in self._earlier else 0
+        self.db.execute("DELETE FROM large WHERE k = ?", (k,))
 
     def _put_names(self, names: list[str], weight: float = 0.0) -> None:
         """Has names looked at, whatever they are by now."""
@@ -435,7 +447,7 @@ class Journal:
             # What is made in a directory changes its time, which it may have had already.
             self._close(folder for folder in _folders(item) if folder)
             if item["do"] in ("begin", "range", "end"):
-                self.db.execute("DELETE FROM large WHERE k = ?", (item["k"],))
+                self._forget_large(item["k"])
                 files.append(item["f"])
             elif item["do"] == "tree" and item.get("n"):
                 files += (_below(item["d"], name) for name in item["n"])

@@ -64,7 +64,7 @@ ITEMS_MAX = 64
 ATTEMPTS_MAX = 5
 
 _EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
-          "told": [], "closed": [], "begun": [], "apart": [], "again": []}  # fmt: skip
+          "told": [], "closed": [], "begun": [], "moved": [], "apart": [], "again": []}  # fmt: skip
 
 Piece = Callable[[dict[str, Any], bytes], bytes]
 """What does a piece on a worker."""
@@ -157,6 +157,7 @@ class Pieces:
         self.settled_at = self.wanted_at = self.measured_at = 0.0
         self.wanting: asyncio.Task[None] | None = None
         self.stop: str | None = None
+        self.bytes_told = 0
 
     # -- all that is in the journal --
 
@@ -187,7 +188,9 @@ class Pieces:
         job, now = metrics.job(), time.monotonic()
         if job is not None and (not self.flights or now - self.measured_at >= metrics.EVERY_S):
             self.measured_at = now
-            job.figures = metrics.Figures(count, bytes, share, self.journal.failures(0)[0], workers)
+            # What is begun anew does not count any more, but what Prometheus counts only grows.
+            self.bytes_told = max(self.bytes_told, bytes)
+            job.figures = metrics.Figures(count, self.bytes_told, share, self.journal.failures(0)[0], workers)
 
     def _fill(self, client: Client, stage: int) -> None:
         threads = self.members.threads()

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::Work;
 use super::ground::Side;
-use super::words::{Again, Begun, Item, Name, Staged};
+use super::words::{Again, Begun, Item, Moved, Name, Staged};
 use crate::cp::atomic;
 use crate::cp::attributes::Subject;
 use crate::cp::data::{Data, SinkEnd};
@@ -36,12 +36,19 @@ impl Work<'_> {
     pub(super) fn begin(&mut self, f: Name, k: u64, w: f64) {
         match self.begun(&f, k) {
             Ok(begun) => {
+                self.moved(k);
                 self.answer.w += if begun.cloned { w } else { 0.0 };
                 self.answer.begun.push(begun);
             }
             Err(_) if self.is_another(&f, None) => self.again(k, None, w),
             Err(_) => self.failed(Item::Begin { f, k, w }),
         }
+    }
+
+    /// Notes what was copied of a large file since this part of it began.
+    fn moved(&mut self, k: u64) {
+        let bytes = self.shared.hand.bytes() - self.bytes_before;
+        self.answer.moved.push(Moved { k, bytes });
     }
 
     /// Whether a large file was removed since it was found, or is by now another than the one that was begun, or
@@ -137,6 +144,7 @@ impl Work<'_> {
         let mut at = a;
         match self.ranged(&of, (&mut at, z)) {
             Ok(()) => {
+                self.moved(of.k);
                 let left = if z > a { (z - at) as f64 / (z - a) as f64 } else { 0.0 };
                 self.answer.w += w * (1.0 - left);
                 if at < z && !self.answer.fenced {

@@ -166,6 +166,8 @@ pub(super) struct Answer {
     pub(super) apart: Vec<Apart>,
     /// Files that were begun: whether they are whole already, which they are, their sizes, their times.
     pub(super) begun: Vec<Begun>,
+    /// What was copied of large files: where they are begun anew, it does not count.
+    pub(super) moved: Vec<Moved>,
     /// Large files that are gone, or others by now: nothing more of them is to be done.
     pub(super) again: Vec<Again>,
     /// Share of the whole work that was done.
@@ -213,6 +215,13 @@ pub(super) struct Begun {
     pub(super) ino: u64,
     pub(super) size: u64,
     pub(super) mtime: i64,
+}
+
+/// Bytes of a large file that were copied.
+#[derive(Debug, Serialize)]
+pub(super) struct Moved {
+    pub(super) k: u64,
+    pub(super) bytes: u64,
 }
 
 /// A large file whose name is to be looked at anew, and the share of the work that this was.

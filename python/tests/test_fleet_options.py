@@ -142,6 +142,49 @@ def test_a_machine_that_does_one_piece_at_a_time_does_the_next_when_one_is_stopp
     wait_until(lambda: not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists())
 
 
+KILLER = """\
+#!{python}
+# Stands before the program: ends itself, or its worker, by the directory "bad", which is in a piece with others.
+import json, os, subprocess, sys
+if sys.argv[1:2] != ["piece"]:
+    os.execv("{program}", ["{program}", *sys.argv[1:]])
+engine = subprocess.Popen(["{program}", *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+for line in sys.stdin.buffer:
+    folders = [item.get("d") for item in json.loads(line)["items"] if item["do"] == "tree"]
+    if folders == [""]:
+        rest = [{{"do": "tree", "d": name, "w": 0.1}} for name in ("good", "bad", "better")]
+        print(json.dumps({{"rest": rest, "directories": 1}}), flush=True)
+        continue
+    if "bad" in folders:
+        engine.kill()
+        if {worker}:
+            os.kill(os.getppid(), 9)
+        sys.exit("of bad")
+    engine.stdin.write(line)
+    engine.stdin.flush()
+    sys.stdout.buffer.write(engine.stdout.readline())
+    sys.stdout.flush()
+"""
+
+
+@pytest.mark.parametrize(("worker", "why"), [(False, "of bad"), (True, "1 workers died of it")], ids=["engine", "worker"])
+def test_what_ends_whoever_does_it_fails_by_its_name_and_the_rest_is_copied(command, tmp_path, monkeypatch, worker, why):
+    # Each death counts at once; else Dask tries four times as often.
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "0")
+    for name in ("good", "bad", "better"):
+        some_files(tmp_path / "source" / name, 3, 10)
+    killer = tmp_path / "killer"
+    killer.write_text(KILLER.format(python=sys.executable, program=command, worker=worker))
+    killer.chmod(0o755)
+    done = on_this_machine(1, tmp_path, "cp", "--json", "-", "source", "copy", program=str(killer))
+    assert done.returncode == 1 and "1 entry was not copied" in done.stderr, done
+    [line] = json.loads(done.stdout)["why"]
+    assert line.startswith(f"{tmp_path}/source/bad: its piece failed again and again, the last time so: ") and why in line
+    assert {path.name for path in (tmp_path / "copy").iterdir() if not path.name.startswith(".")} == {"good", "better"}
+    ended_well(on_this_machine(1, tmp_path, "cp", "source", "copy"))
+    assert_copied(tmp_path / "source", tmp_path / "copy")
+
+
 def test_directories_that_pieces_made_get_the_default_mode_where_none_is_kept(command, tmp_path):
     some_files(tmp_path / "source" / "inner", 3, 10)
     for path in (tmp_path / "source", tmp_path / "source" / "inner"):

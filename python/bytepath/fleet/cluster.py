@@ -42,7 +42,9 @@ FILES_MIN_BESIDES = 16
 
 CLOSE_S = 10
 
-_UNWATCHED = {
+_OWN = {
+    # Who is not there so long after it died is taken for gone, also where it is being started for the third time.
+    "distributed.deploy.lost-worker-timeout": "1 day",
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
@@ -85,7 +87,7 @@ async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterat
 @contextlib.asynccontextmanager
 async def local(count: int) -> AsyncIterator[Any]:
     """A scheduler and so many workers on this machine."""
-    dask.config.set(_UNWATCHED)
+    dask.config.set(_OWN)
     try:
         os.getcwd()
     except FileNotFoundError:

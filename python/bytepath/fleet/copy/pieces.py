@@ -5,20 +5,21 @@ scheduler."""
 import asyncio
 import contextlib
 import json
+import os
 import random
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from distributed import Client
+from distributed import Client, KilledWorker
 
 from .. import files, metrics, worker
 from ..cluster import first_line
 from ..errors import FleetError, Lost
 from ..machines import awake
-from ..within import within
+from ..within import ended, within
 from .ground import Ground
 from .journal import Journal
 from .members import Members
@@ -62,6 +63,10 @@ ITEMS_MAX = 64
 """Directories of a piece, at most."""
 
 ATTEMPTS_MAX = 5
+"""What is in a piece that failed so often is tried one by one, while nothing else is in flight."""
+
+FAILED_MAX = 10
+"""So many things that fail one after the other are no matter of theirs: nothing goes on."""
 
 _EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
           "told": [], "closed": [], "begun": [], "moved": [], "apart": [], "again": []}  # fmt: skip
@@ -100,6 +105,8 @@ class Flight:
     attempts: int = 1
     group: int = 0
     key: tuple[str, int] = ("", 0)
+    alone: bool = False
+    """Whether nothing else is in flight."""
 
 
 class Yardstick:
@@ -157,6 +164,9 @@ class Pieces:
         self.settled_at = self.wanted_at = self.measured_at = 0.0
         self.wanting: asyncio.Task[None] | None = None
         self.stop: str | None = None
+        self.suspects: list[tuple[int, dict[str, Any]]] = []
+        """What is yet to be tried by itself: who dies of one piece takes others along, and none of them can be told from it."""
+        self.failed_in_a_row = 0
         self.bytes_told = 0
 
     # -- all that is in the journal --
@@ -193,6 +203,14 @@ class Pieces:
             job.figures = metrics.Figures(count, self.bytes_told, share, self.journal.failures(0)[0], workers)
 
     def _fill(self, client: Client, stage: int) -> None:
+        if any(flight.alone for flight in self.flights.values()):
+            return
+        if self.suspects:
+            if not self.flights:
+                self.groups += 1
+                one = Flight([self.suspects.pop(0)], budget_ms=BUDGET_MS, group=self.groups, alone=True)
+                self._fly(client, one, stage)
+            return
         threads = self.members.threads()
         window = WINDOW_PER_THREAD * threads - len({flight.group for flight in self.flights.values()})
         if window <= 0:
@@ -279,6 +297,11 @@ class Pieces:
             answer = json.loads(task.result())
         except asyncio.CancelledError as error:
             raise Lost("the scheduler forgot what it had been given") from error
+        except KilledWorker as error:
+            # Dask has tried it as often as is worth it.
+            flight.attempts = ATTEMPTS_MAX
+            why = f"{error.allowed_failures + 1} workers died of it, the last one {error.last_worker.address}"
+            return self._again(client, flight, stage, why)
         except Exception as error:
             return self._again(client, flight, stage, first_line(error))
         if "died" in answer:
@@ -289,11 +312,14 @@ class Pieces:
             return self._again(client, flight, stage, answer["refused"])
         answer = {**_EMPTY, **answer}
         if answer.get("fenced"):
-            return self._again(client, flight, stage, f"{self.ground.run} is gone: did somebody remove it?")
+            if self._is_given_up(client, flight, stage):
+                self.stop = f"{self.ground.run} is gone: did somebody remove it?"
+            return
         for other in [task for task, twin in self.flights.items() if twin.group == flight.group]:
             # Another is at it still, or asleep: what it does changes nothing any more.
             del self.flights[other]
             other.cancel()
+        self.failed_in_a_row = 0
         if self.journal.settle(flight.taken, answer):
             self.yardstick.count(flight, answer)
             self.told += answer["told"][: max(0, 100 - len(self.told))]
@@ -307,16 +333,48 @@ class Pieces:
             raise FleetError(f"{line}, and there is no other worker\n{self.journal.so_far()}")
 
     def _again(self, client: Client, flight: Flight, stage: int, why: str) -> None:
+        if not self._is_given_up(client, flight, stage):
+            return
+        if flight.alone:
+            return self._failed(flight.taken, why)
+        self.suspects += flight.taken
+
+    def _is_given_up(self, client: Client, flight: Flight, stage: int) -> bool:
+        """Has a piece tried once more, by its twin where there is one; or says that this was often enough."""
         if not self.journal.is_open([id for id, _ in flight.taken]):
-            return
-        if any(other.group == flight.group for other in self.flights.values()):
-            # Its twin is still at it.
-            return
-        if flight.attempts >= ATTEMPTS_MAX:
-            self.stop = f"a piece failed {flight.attempts} times, the last time so: {why}"
-            return
+            return False
+        twins = {task: twin for task, twin in self.flights.items() if twin.group == flight.group}
         flight.attempts += 1
-        self._fly(client, flight, stage)
+        for twin in twins.values():
+            # Else each would be tried as often, and have new twins.
+            twin.attempts = max(twin.attempts, flight.attempts)
+        if flight.attempts <= ATTEMPTS_MAX:
+            if not twins:
+                self._fly(client, flight, stage)
+            return False
+        for task in twins:
+            del self.flights[task]
+            task.cancel()
+        return True
+
+    def _failed(self, taken: list[tuple[int, dict[str, Any]]], why: str) -> None:
+        """A thing cannot be done, as if it ended whoever does it; the others go on."""
+        [(_, item)] = taken
+        line = f"{self._named(item)}: its piece failed again and again, the last time so: {why}"
+        self.failed_in_a_row += 1
+        if self.failed_in_a_row >= FAILED_MAX:
+            self.stop = f"{line}; and so did {FAILED_MAX - 1} others before, with nothing done between them"
+        else:
+            self.journal.settle(taken, {**_EMPTY, "failed": [{"item": item, "why": [line]}]})
+
+    def _named(self, item: dict[str, Any]) -> str:
+        """What a thing is about, as messages show it."""
+        names = item.get("n") or [name for _, name in item.get("links", [])] or item.get("dirs") or []
+        path = item.get("f", item.get("d", ""))
+        first = "/".join(filter(None, [path, *names[:1]]))
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        shown = first.encode("latin-1").decode(errors="backslashreplace")
+        return f"{os.path.join(self.ground.source, shown).rstrip('/')}{more}"
 
     # -- who is late, or gone --
 
@@ -342,7 +400,7 @@ class Pieces:
             self._tell_late([name for name, there in at_work.items() if keys & there], bool(others))
             flight.began = now
             if others:
-                twin = Flight(flight.taken, 0.0, flight.budget_ms, flight.attempts, flight.group)
+                twin = replace(flight, began=0.0)
                 self._fly(client, twin, stage, others)
 
     def _tell_late(self, workers: Iterable[str], others: bool) -> None:
@@ -367,12 +425,19 @@ class Pieces:
         return {name: set(where.get(name, ())) for name in fit}, list(awake(fit))
 
     async def _workers_back(self, client: Client) -> None:
+        """Waits for workers, or for a piece of which is known that it is what ends them."""
+        waiting = asyncio.ensure_future(client.wait_for_workers(1, timeout=self.options.patience_s))
         try:
-            await client.wait_for_workers(1, timeout=self.options.patience_s)
+            await asyncio.wait([waiting, *self.flights], return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                return
+            waiting.result()
         except (TimeoutError, asyncio.TimeoutError) as error:
             raise FleetError(f"all workers are gone\n{self.journal.so_far()}") from error
         except OSError as error:
             raise Lost(f"the scheduler at {self.options.scheduler} is gone") from error
+        finally:
+            await ended(waiting)
         await self.members.now(client)
 
     # -- one thing, before anything else goes on --
@@ -441,6 +506,7 @@ class Pieces:
         with contextlib.suppress(Exception):
             await within(5, asyncio.gather(*self.flights, return_exceptions=True))
         self.flights.clear()
+        self.suspects.clear()
         # What an error left half said in the journal is not kept: it is done again.
         self.journal.rollback()
         self.journal.give_back()

@@ -567,12 +567,33 @@ def test_tune_hands_its_options_on_and_sees_whether_the_profile_is_kept(command,
     assert done.returncode == code, done.stderr
     [profile] = (tmp_path / "profiles").iterdir()
     assert json.loads(profile.read_text()) == {"words": "tune --quick --dir /"}
+    assert "1 profile was written into profiles" in done.stdout
     if code == 0:
         assert "measured in" in done.stdout
     elif "no profile" in shown:
         assert "failed: whether its profile was kept could not be seen: exit code 1: no profile" in done.stdout, done
     else:
         assert "failed: another machine's profile" in done.stdout and "XDG_STATE_HOME" in done.stdout
+
+
+def test_a_folder_of_profiles_keeps_other_files_and_those_of_an_earlier_run_are_told_of(command, tmp_path):
+    tuner, other = tmp_path / "tuner", tmp_path / "profiles/notes.txt"
+    tuner.write_text(TUNER.format(program=command, folder=tmp_path, shown="cat"))
+    tuner.chmod(0o755)
+    other.parent.mkdir()
+    other.write_text("notes")
+    words = ["tune", "--quick", "--profiles", "profiles"]
+    ended_well(on_this_machine(1, tmp_path, *words, program=str(tuner)))
+    [earlier] = (tmp_path / "profiles").glob("*.json")
+    before = earlier.read_text()
+    tuner.write_text(f'#!/bin/sh\n[ "$1" != tune ] || exit 1\nexec "{command}" "$@"\n')
+    done = on_this_machine(1, tmp_path, *words, program=str(tuner))
+    assert done.returncode == 1 and "no profiles were written into profiles" in done.stdout, done
+    assert f"profiles/{earlier.name} is of an earlier run: this one left none of {earlier.stem}" in done.stdout, done
+    assert earlier.read_text() == before and other.read_text() == "notes"
+    for folder, why in (("", "'' is no folder"), ("profiles/notes.txt", "cannot write into profiles/notes.txt: it is no folder")):
+        done = on_this_machine(1, tmp_path, "tune", "--profiles", folder, program=str(tuner))
+        assert done.returncode == (1 if folder else 2) and why in done.stderr and not done.stdout, done
 
 
 def test_what_a_profile_is_found_to_be_is_shown_and_nothing_is_said_before_it_is_looked_at(command, tmp_path):

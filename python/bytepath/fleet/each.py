@@ -64,7 +64,7 @@ def add_to(commands: Any) -> None:
         "these are handed on to it, such as --quick and --dir DIR.",
     )  # fmt: skip
     _common(tune)
-    tune.add_argument("--profiles", metavar="DIR", type=Path, help="write a copy of each profile into DIR")
+    tune.add_argument("--profiles", metavar="DIR", type=_folder, help="write a copy of each profile into DIR")
     tune.set_defaults(run=run_tune, needs_scheduler=True, hands_on=True)
     doctor = commands.add_parser(
         "doctor", allow_abbrev=False, help="find out what holds each machine back",
@@ -72,6 +72,12 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     _common(doctor)
     doctor.set_defaults(run=run_doctor, needs_scheduler=True, words=[])
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("'' is no folder; . is the current one")
+    return Path(text)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -134,18 +140,19 @@ def refuse(arguments: argparse.Namespace) -> None:
 async def run_tune(arguments: argparse.Namespace) -> int:
     """Measures every machine."""
     if arguments.profiles:
-        try:
-            arguments.profiles.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FleetError(f"cannot make the folder {arguments.profiles}: {error.strerror}") from error
+        files.check_folder(arguments.profiles)
     keeps = not TELLS & set(arguments.words)
     found = await _everywhere(arguments, ["tune", *arguments.words], True, _check_kept if keeps else None)
-    profiles = []
+    profiles, lines = [], [files.printable(f"{m['name']}: {_tuned(m)}") for m in found["machines"]]
     for machine in found["machines"] if arguments.profiles else []:
+        file = arguments.profiles / f"{machine['name'].replace('/', '_')}.json"
         if machine.get("record") is not None:
-            file = arguments.profiles / f"{machine['name'].replace('/', '_')}.json"
             profiles.append((file, json.dumps(machine["record"], indent=1) + "\n"))
-    lines = [files.printable(f"{m['name']}: {_tuned(m)}") for m in found["machines"]]
+        elif file.exists():
+            lines.append(files.printable(f"{file} is of an earlier run: this one left none of {machine['name']}"))
+    if arguments.profiles:
+        written = "1 profile was" if len(profiles) == 1 else f"{len(profiles) or 'no'} profiles were"
+        lines.append(files.printable(f"{written} written into {arguments.profiles}"))
     _tell(arguments, found, "\n".join(lines), *profiles)
     return _code(found)
 

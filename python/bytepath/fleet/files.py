@@ -7,6 +7,7 @@ import itertools
 import os
 import stat
 import sys
+import tempfile
 import unicodedata
 from pathlib import Path
 from typing import TextIO
@@ -31,6 +32,17 @@ def check(*paths: str | Path | None) -> None:
                 os.close(file)
             except OSError as error:
                 raise _said(path, error) from error
+
+
+def check_folder(path: Path) -> None:
+    """Makes a folder for files, and refuses one in which none can be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        what = error.strerror if path.is_dir() else f"it is no folder, and none can be made ({error.strerror})"
+        raise FleetError(f"cannot write into {path}: {what}") from error
 
 
 def remove_unused() -> None:

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -149,7 +149,8 @@ fn record_of(experiment: &Known, records: &Path) -> PathBuf {
 /// One page about all records.
 fn report(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
     let program = crate::this_program()?;
-    let mut command = Command::new(program);
+    // It ends with this one.
+    let mut command = Confinement::default().command(&program, &program);
     command.arg("report").args(records).arg("-o").arg(page);
     let ending = page.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     if !["html", "md", "csv", "json"].contains(&ending) {
@@ -165,7 +166,6 @@ fn report(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
 /// Runs one in a process of its own, so that whatever it does the others go on.
 fn one(experiment: &Known, options: &All, records: &Path) -> anyhow::Result<()> {
     let program = crate::this_program()?;
-    // It ends with this one.
     let mut command = Confinement::default().command(&program, &program);
     command.args(["bench", &experiment.name]).stdin(Stdio::null());
     if options.quick {

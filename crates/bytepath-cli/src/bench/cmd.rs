@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use bytepath_lab::arm::Arm;
-use bytepath_lab::cmd_work::{By, by_shell, by_shell_at_the_end};
+use bytepath_lab::cmd_work::{By, Steps};
 use bytepath_lab::experiments::cmd::{self, Asked, Shared};
 use bytepath_lab::to_the_end::Tolerated;
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
@@ -92,7 +92,7 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     let combinations = combinations(&parameters(options)?)?;
     let commands = commands(options, &combinations)?;
     let shell = shell(&options.shell)?;
-    let program = crate::this_program()?;
+    let steps = Steps { program: crate::this_program()?, shell };
     let compared_in = match options.check_output {
         true => Some(
             std::fs::canonicalize(&options.dir)
@@ -106,9 +106,8 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     let (arms, is_short) = cmd::arms(
         &commands,
         &Shared {
-            program: &program,
-            by: if options.no_shell { By::Itself } else { By::Shell(shell.clone()) },
-            shell: &shell,
+            by: if options.no_shell { By::Itself } else { By::Shell(steps.shell.clone()) },
+            steps: &steps,
             input: options.input.as_deref(),
             tolerated: tolerated(options.ignore_failure.as_deref())?,
             compared_in,
@@ -120,9 +119,9 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     }
     let outputs = options.measuring.outputs()?;
     let setups = once_each(options.setup.as_deref(), &combinations);
-    let done = measure(options, &shell, &setups, arms, &is_short);
+    let done = measure(options, &steps, &setups, arms, &is_short);
     let clean = |text: &String| {
-        by_shell_at_the_end(&shell, text).map_err(|why| anyhow!("--cleanup failed: {why}"))
+        steps.done_at_the_end(text).map_err(|why| anyhow!("--cleanup failed: {why}"))
     };
     // One that fails keeps no other from being done.
     let cleaned: Vec<_> =
@@ -151,13 +150,13 @@ fn once_each(text: Option<&str>, combinations: &[Values]) -> Vec<String> {
 
 fn measure(
     options: &Cmd,
-    shell: &[String],
+    steps: &Steps,
     setups: &[String],
     arms: Vec<Arm>,
     is_short: &Cell<bool>,
 ) -> anyhow::Result<Record> {
     for setup in setups {
-        by_shell(shell, setup).map_err(|why| anyhow!("--setup failed: {why}"))?;
+        steps.done(setup).map_err(|why| anyhow!("--setup failed: {why}"))?;
     }
     let mut settings = options.measuring.settings(Some(0));
     settings.others.insert(

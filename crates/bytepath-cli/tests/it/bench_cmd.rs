@@ -309,11 +309,17 @@ fn the_shell_may_have_options_of_its_own() {
 fn without_a_shell_words_are_split_and_nothing_else_is_done() {
     let folder = folder();
     fs::write(folder.path().join("in put"), "given").expect("a file");
-    let words = ["-N", "cat 'in put' \"$HOME\"", "cat", "--input", "in put", "--check-output"];
-    let done = bench(folder.path(), &[&words[..], &["--blocks", "3", "--json", "-"]].concat());
-    let done = done.refused(1, &["1 of 2 commands failed"]);
-    assert!(why(&done, "cat 'in put' \"$HOME\"").contains("cat: '$HOME': No such file"));
-    bench(folder.path(), &["-N", "echo 'open"]).refused(2, &["a quote without its end"]);
+    // The second as hyperfine has it. Steps have a shell all the same.
+    for asked in [&["-N"][..], &["-S", "none"]] {
+        let words = ["cat 'in put' \"$HOME\"", "cat", "--input", "in put", "--check-output"];
+        let more = ["--setup", "test -n \"$HOME\"", "--blocks", "3", "--json", "-"];
+        let done = bench(folder.path(), &[asked, &words, &more].concat());
+        let done = done.refused(1, &["1 of 2 commands failed"]);
+        assert_eq!(done.json()["settings"]["shell"], "none");
+        assert!(why(&done, "cat 'in put' \"$HOME\"").contains("cat: '$HOME': No such file"));
+        bench(folder.path(), &[asked, &["echo 'open"]].concat())
+            .refused(2, &["a quote without its end"]);
+    }
 }
 
 #[test]

@@ -661,10 +661,8 @@ fn put(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::R
     let (alone, plotted) = (outputs.alone, outputs.plot);
     let kept = outputs.keep.then(|| keep(record)).flatten();
     let explained = outputs.explained.clone();
-    let saved = save(record, outputs);
     let arms = explained::arms(record);
-    let exported = explained.as_ref().map_or(Ok(()), |shown| explained::write(&arms, shown));
-    let saved = saved.and(exported);
+    let saved = save(record, &arms, outputs);
     if alone {
         return saved;
     }
@@ -701,8 +699,9 @@ pub(crate) fn keep(record: &Record) -> Option<String> {
     .ok()
 }
 
-/// Writes the record to every file asked for; one that fails does not keep the others from it.
-fn save(record: &Record, outputs: Outputs) -> anyhow::Result<()> {
+/// Writes the record and its explanations to every file asked for; one that fails does not keep the
+/// others from it.
+fn save(record: &Record, arms: &explained::Arms<'_>, outputs: Outputs) -> anyhow::Result<()> {
     let json = |record: &Record| Ok(record.to_json()?.into_bytes());
     let rows = |record: &Record| {
         let mut text = Vec::new();
@@ -715,8 +714,15 @@ fn save(record: &Record, outputs: Outputs) -> anyhow::Result<()> {
     let all: [(Option<Output>, Text<'_>); 3] =
         [(outputs.json, &json), (outputs.csv, &rows), (outputs.report, &page)];
     let all = all.into_iter().filter_map(|(output, text)| Some((output?, text)));
-    let (files, others): (Vec<_>, Vec<_>) = all.partition(|(output, _)| output.is_file());
-    let write = |(output, text): (Output, Text<'_>)| output.write(&text(record)?);
+    let all = all.map(|(output, text)| Ok((output, text(record)?)));
+    let explained = outputs.explained.iter().flat_map(|shown| explained::made(arms, shown));
+    let is_file = |made: &anyhow::Result<(Output, Vec<u8>)>| {
+        made.as_ref().map_or(true, |(output, _)| output.is_file())
+    };
+    let (files, others): (Vec<_>, Vec<_>) = all.chain(explained).partition(is_file);
+    let write = |made: anyhow::Result<(Output, Vec<u8>)>| {
+        made.and_then(|(output, text)| output.write(&text))
+    };
     let written = files.into_iter().map(write).fold(Ok(()), anyhow::Result::and);
     // A pipe may be left unread for ever, and a signal ends that.
     drop(outputs.measuring);

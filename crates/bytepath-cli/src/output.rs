@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use bytepath_lab::store::Store;
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, accessat, linkat, openat};
 use rustix::io::Errno;
 use tempfile::TempPath;
@@ -17,6 +18,7 @@ use tempfile::TempPath;
 use crate::classic::{always_quoted, close, closed_well, word};
 use crate::device;
 use crate::sys::{given, start};
+use crate::wrong_usage;
 
 /// Where results go: a file, or standard output for `-`.
 pub(crate) struct Output {
@@ -35,8 +37,9 @@ enum Way {
 impl Output {
     /// Sees that `path` can be written, and leaves it as it is.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Output> {
-        if is_stdout(path) {
-            not_closed()?;
+        match is_stdout(path) {
+            true => not_closed()?,
+            false => spares_the_store(path)?,
         }
         let way = Output::way(path).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Output { path: path.to_owned(), way })
@@ -344,6 +347,22 @@ pub(crate) fn spares<'n>(
     match path.filter(|path| !is_stdout(path)).and_then(|path| met(path, there)) {
         Some(met) => Err(format!("{option} would be written over {}", always_quoted(met))),
         None => Ok(()),
+    }
+}
+
+/// Sees that what is written is no file of the store, where a run would be lost by it.
+///
+/// # Errors
+/// It is one.
+fn spares_the_store(path: &Path) -> anyhow::Result<()> {
+    let store = Store::default_path().and_then(|store| std::fs::canonicalize(store).ok());
+    let place = std::fs::canonicalize(path).ok().or_else(|| to_be(path));
+    match (store, place) {
+        (Some(store), Some(place)) if place.starts_with(&store) => Err(wrong_usage(format!(
+            "{} is among the runs that bytepath keeps; name a file in another folder",
+            path.display()
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -11,6 +11,7 @@ use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
 use nix::sys::resource::{UsageWho, getrusage};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::descendants::end_all;
@@ -20,6 +21,8 @@ use crate::interrupt;
 /// What one run of a command was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Clocked {
+    /// When it was started: nanoseconds of CLOCK_MONOTONIC, which is one for all processes.
+    pub began_ns: u64,
     /// From just before its start to its end.
     pub seconds: f64,
     /// What it and all that it waited for used.
@@ -43,7 +46,7 @@ pub struct Clocked {
 /// told by [`Clocked::errno`].
 pub fn run(command: &mut Command) -> io::Result<Clocked> {
     let before = Usage::of_children();
-    let began = Instant::now();
+    let (began_ns, began) = (monotonic_ns(), Instant::now());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -58,6 +61,7 @@ pub fn run(command: &mut Command) -> io::Result<Clocked> {
     let seconds = began.elapsed().as_secs_f64();
     let own_bytes = held(UsageWho::RUSAGE_SELF);
     Ok(Clocked {
+        began_ns,
         seconds,
         usage: Usage::of_children().since(before),
         peak_bytes: held(UsageWho::RUSAGE_CHILDREN).filter(|peak| Some(*peak) > own_bytes),
@@ -66,6 +70,13 @@ pub fn run(command: &mut Command) -> io::Result<Clocked> {
         signal: status.signal(),
         errno: None,
     })
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub(crate) fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    // It began near zero, when the machine did.
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// The most memory that was held at once, in bytes.

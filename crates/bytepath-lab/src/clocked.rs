@@ -34,6 +34,22 @@ pub(crate) struct Asked<'a, Word> {
 impl<Word: AsRef<OsStr>> Asked<'_, Word> {
     /// Runs it; what it complains of is in `errors`.
     pub(crate) fn clocked(&self, errors: &mut File) -> Result<Clocked, String> {
+        let clocked = self.clocked_by(errors, |clock| to_the_end(clock, self.patience))?;
+        match clocked.signal {
+            // What is sent to all processes may come to this one last.
+            Some(signal) if is_wish(signal) && wished_within(SIGNAL_PATIENCE) => {
+                Err("interrupted".into())
+            }
+            _ => Ok(clocked),
+        }
+    }
+
+    /// The same, with the clock run to its end by `run`.
+    pub(crate) fn clocked_by(
+        &self,
+        errors: &mut File,
+        run: impl FnOnce(&mut Command) -> Result<ExitStatus, String>,
+    ) -> Result<Clocked, String> {
         let folder = std::env::temp_dir();
         let mut report = file_in(&folder)?;
         let mut clock = Command::new(self.program);
@@ -48,23 +64,16 @@ impl<Word: AsRef<OsStr>> Asked<'_, Word> {
         };
         clock.arg("--").args(self.words);
         clock.stdout(report.try_clone().map_err(told)?).stderr(errors.try_clone().map_err(told)?);
-        let status = to_the_end(&mut clock, self.patience)?;
+        let status = run(&mut clock)?;
         let mut text = String::new();
         report.rewind().and_then(|()| report.read_to_string(&mut text)).map_err(told)?;
-        let clocked: Clocked = serde_json::from_str(&text).map_err(|_| {
+        serde_json::from_str(&text).map_err(|_| {
             // What the clock could not write, it could not say either.
             match report.write_all(&[0; 4096]) {
                 Err(error) => full(&folder, &error),
                 Ok(()) => format!("its clock failed ({status}){}", said(errors)),
             }
-        })?;
-        match clocked.signal {
-            // What is sent to all processes may come to this one last.
-            Some(signal) if is_wish(signal) && wished_within(SIGNAL_PATIENCE) => {
-                Err("interrupted".into())
-            }
-            _ => Ok(clocked),
-        }
+        })
     }
 }
 

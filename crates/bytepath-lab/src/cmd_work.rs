@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::clocked::Asked;
 use crate::descendants::end_with_all;
 use crate::interrupt;
 use crate::pipe_work::spawn_on;
-use crate::to_the_end::{Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
+use crate::to_the_end::{Tolerated, costs_of_run, file_in, hashed, said};
 
 /// A command that takes longer is not measured.
 pub const PATIENCE: Duration = Duration::from_secs(3600);
@@ -41,14 +41,12 @@ pub struct Given {
 /// A command, again and again.
 #[derive(Clone)]
 pub struct CmdWork {
-    /// The `bytepath` executable.
-    pub program: PathBuf,
     /// What it is called in messages.
     pub name: String,
     /// The command.
     pub words: Vec<String>,
-    /// The words of the shell for what is done before and after.
-    pub shell: Vec<String>,
+    /// What does what is done before and after.
+    pub steps: Steps,
     /// Done before each run, outside of the clock.
     pub prepare: Option<String>,
     /// Done after each run, outside of the clock.
@@ -100,7 +98,7 @@ impl CmdWork {
     fn clocked(&self, output: Option<&File>) -> Result<Clocked, String> {
         let mut errors = file_in(&std::env::temp_dir())?;
         let asked = Asked {
-            program: &self.program,
+            program: &self.steps.program,
             words: &self.words,
             input: self.input.as_deref(),
             output,
@@ -138,48 +136,63 @@ impl CmdWork {
 
     fn step(&self, when: &str, text: Option<&str>) -> Result<(), String> {
         text.map_or(Ok(()), |text| {
-            by_shell(&self.shell, text)
+            self.steps
+                .done(text)
                 .map_err(|why| format!("what was to be done {when} each run failed: {why}"))
         })
     }
 }
 
-/// Has a shell do something that is not measured.
-///
-/// # Errors
-/// It failed: the text, how it ended, and what it said last.
-pub fn by_shell(shell: &[String], text: &str) -> Result<(), String> {
-    by_shell_with(shell, text, |command| to_the_end(command, PATIENCE))
+/// What has things done that are not measured; what it started ends with this process.
+#[derive(Clone, Debug)]
+pub struct Steps {
+    /// The `bytepath` executable.
+    pub program: PathBuf,
+    /// The words of the shell.
+    pub shell: Vec<String>,
 }
 
-/// The same, though the run is to end; a second wish ends it.
-///
-/// # Errors
-/// As those of [`by_shell`], or that it was ended.
-pub fn by_shell_at_the_end(shell: &[String], text: &str) -> Result<(), String> {
-    by_shell_with(shell, text, |command| {
-        let mut child = Some(spawn_on(command, None)?);
-        let running = child.as_mut().expect("it was just put there");
-        if interrupt::wished_again_before_end(running) {
-            end_with_all(&mut child);
-            return Err(format!("{text} was not finished: a second signal ended it"));
+impl Steps {
+    /// Has the shell do something.
+    ///
+    /// # Errors
+    /// It failed: the text, how it ended, and what it said last.
+    pub fn done(&self, text: &str) -> Result<(), String> {
+        self.done_by(text, |asked, errors| asked.clocked(errors))
+    }
+
+    /// The same, though the run is to end; a second wish ends it.
+    ///
+    /// # Errors
+    /// As those of [`Steps::done`], or that it was ended.
+    pub fn done_at_the_end(&self, text: &str) -> Result<(), String> {
+        let to_its_end = |command: &mut Command| {
+            let mut child = Some(spawn_on(command, None)?);
+            let running = child.as_mut().expect("it was just put there");
+            if interrupt::wished_again_before_end(running) {
+                end_with_all(&mut child);
+                return Err(format!("{text} was not finished: a second signal ended it"));
+            }
+            running.wait().map_err(told)
+        };
+        self.done_by(text, |asked, errors| asked.clocked_by(errors, to_its_end))
+    }
+
+    fn done_by(
+        &self,
+        text: &str,
+        run: impl FnOnce(&Asked<'_, String>, &mut File) -> Result<Clocked, String>,
+    ) -> Result<(), String> {
+        let mut errors = file_in(&std::env::temp_dir())?;
+        let words = [&self.shell[..], &["-c".to_owned(), text.to_owned()]].concat();
+        let program = self.program.as_path();
+        let asked = Asked { program, words: &words, input: None, output: None, patience: PATIENCE };
+        let clocked = run(&asked, &mut errors)?;
+        match (clocked.not_started(&words[0]), clocked.status()) {
+            (Some(why), _) => Err(why),
+            (None, status) if status.success() => Ok(()),
+            (None, status) => Err(format!("{text} ({status}){}", said(&mut errors))),
         }
-        running.wait().map_err(told)
-    })
-}
-
-fn by_shell_with(
-    shell: &[String],
-    text: &str,
-    run: impl FnOnce(&mut Command) -> Result<ExitStatus, String>,
-) -> Result<(), String> {
-    let mut errors = file_in(&std::env::temp_dir())?;
-    let mut command = Command::new(&shell[0]);
-    command.args(&shell[1..]).args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
-    command.stderr(errors.try_clone().map_err(told)?);
-    match run(&mut command)? {
-        status if status.success() => Ok(()),
-        status => Err(format!("{text} ({status}){}", said(&mut errors))),
     }
 }
 

@@ -513,6 +513,7 @@ impl Bench {
                 arm: control_name,
                 ratio: control.median,
                 ratio_ci95: [control.interval.low, control.interval.high],
+                samples: self.control,
             }),
             arms,
             notes,

@@ -13,6 +13,7 @@ use crate::ends::{GIB, Starter, Usage};
 use crate::memory::peers::MemoryPeer;
 use crate::memory::{Sweep, SweepReport};
 use crate::pipe_work::{Says, end, ended, said, spawn_on};
+use crate::sys::together::end_together;
 use crate::touches::{Made, Touch, TouchReport};
 
 /// Said beside what an empty pool is told with.
@@ -134,7 +135,7 @@ impl Work for PeerWork {
         let mut command = self.peer.command(self.bytes, total)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let started = std::time::Instant::now();
-        let mut child = Some(spawn_on(&mut command, Some(self.cpu[0]))?);
+        let mut child = Some(spawn_on(end_together(&mut command), Some(self.cpu[0]))?);
         let printed = said(&mut child, Says::Output, timing.patience());
         end(&mut child);
         let value = self.peer.gib_per_second(&printed?)?;

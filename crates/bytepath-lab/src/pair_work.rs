@@ -22,6 +22,7 @@ use crate::interrupt::{self, Came};
 use crate::pipe_work::{
     SIGNAL_PATIENCE, Says, end, ended, full_pipe, said, spawn_on, wished_with_signal,
 };
+use crate::sys::together::end_together;
 
 /// Longer than this a sample is not waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -218,6 +219,7 @@ impl PairWork {
         let before = Usage::of_children();
         let mut mover = Command::new(&words[0]);
         mover.args(&words[1..]).stdin(source).stdout(sink).stderr(Stdio::null());
+        end_together(&mut mover);
         let began = Instant::now();
         let child = running.mover.insert(spawn_on(&mut mover, None)?);
         // Its ends are ours too until it is forgotten, and the drain waits for the last writer.

@@ -20,6 +20,7 @@ use serde_json::Value;
 use crate::arm::{Measured, Outcome, TRIAL_TIME, Timing, Work};
 use crate::ends::{EndReport, GIB, Starter, Usage};
 use crate::interrupt::{self, Came};
+use crate::sys::together::end_together;
 
 /// A process that was ended by a signal may not be the only one that it was sent to.
 pub(crate) const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
@@ -90,6 +91,7 @@ impl PipeWork {
             Writer::Program(words, stdin) => {
                 let mut writer = Command::new(&words[0]);
                 writer.args(&words[1..]);
+                end_together(&mut writer);
                 (writer, stdin, cpu)
             }
         };
@@ -111,6 +113,7 @@ impl PipeWork {
             let (next_source, sink) = full_pipe()?;
             let mut between = Command::new(&words[0]);
             between.args(&words[1..]).stdin(source).stdout(sink).stderr(Stdio::null());
+            end_together(&mut between);
             // On two CPUs the scheduler places a third program; on one it shares it.
             let same = self.cpus.filter(|cpus| cpus[0] == cpus[1]);
             running.between = Some(spawn_on(&mut between, same.map(|cpus| cpus[0]))?);

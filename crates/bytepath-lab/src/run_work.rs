@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::arm::{Outcome, Timing, Work};
 use crate::clocked::Asked;
-use crate::to_the_end::{Ending, Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
+use crate::cmd_work::Steps;
+use crate::to_the_end::{Ending, Tolerated, costs_of_run, file_in, hashed, said};
 
 /// A pipeline that takes longer is not measured.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -19,12 +19,10 @@ pub(crate) type Output = (i32, u64, u64);
 
 /// A pipeline, again and again.
 pub(crate) struct RunWork {
-    /// The `bytepath` executable.
-    pub(crate) program: PathBuf,
     /// The program that runs it, with its words.
     pub(crate) words: Vec<String>,
-    /// What runs `prepare`.
-    pub(crate) shell: PathBuf,
+    /// What does `prepare`.
+    pub(crate) steps: Steps,
     /// Done before each sample.
     pub(crate) prepare: Option<String>,
     /// Where the output is kept.
@@ -42,12 +40,14 @@ impl Work for RunWork {
 
     fn sample(&self, _: &Timing) -> Result<Outcome, String> {
         if let Some(prepare) = &self.prepare {
-            self.prepare(prepare)?;
+            self.steps
+                .done(prepare)
+                .map_err(|why| format!("what was to be done before each sample failed: {why}"))?;
         }
         let mut output = file_in(&self.directory)?;
         let mut errors = file_in(&std::env::temp_dir())?;
         let asked = Asked {
-            program: &self.program,
+            program: &self.steps.program,
             words: &self.words,
             input: None,
             output: Some(&output),
@@ -66,17 +66,6 @@ impl Work for RunWork {
 }
 
 impl RunWork {
-    fn prepare(&self, text: &str) -> Result<(), String> {
-        let mut command = Command::new(&self.shell);
-        command.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
-        match to_the_end(&mut command, PATIENCE)? {
-            status if status.success() => Ok(()),
-            status => {
-                Err(format!("what was to be done before each sample failed ({status}): {text}"))
-            }
-        }
-    }
-
     /// The first output is the measure of all others.
     fn check(&self, ending: Ending, output: &mut File) -> Result<(), String> {
         let (bytes, hash) = hashed(output).map_err(told)?;

@@ -1,4 +1,5 @@
-//! A record as CSV: one row per sample, for spreadsheets and statistics programs.
+//! A record as CSV: one row per sample of an arm, for spreadsheets and statistics programs. Those of the
+//! A/A control, which is no arm, are in the JSON alone.
 //!
 //! What belongs to the record or to the arm is repeated on each of its rows, so that a row can be
 //! read alone. An arm without samples keeps one row, with its reason and empty sample columns.

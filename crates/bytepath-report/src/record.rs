@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::arm::Arm;
+use crate::arm::{Arm, Sample};
 use crate::machine::Machine;
 
 /// A record: one run of one experiment on one machine, with every sample that was taken.
@@ -97,6 +97,9 @@ pub struct Control {
     pub ratio: f64,
     /// The 95% interval of that ratio: [low, high].
     pub ratio_ci95: [f64; 2],
+    /// Its samples, block by block, as those of an arm. Empty in records of versions that did not keep them.
+    #[serde(default)]
+    pub samples: Vec<Sample>,
 }
 
 impl Control {

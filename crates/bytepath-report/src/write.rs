@@ -35,7 +35,9 @@ impl Record {
     /// Where the first figure is that is infinite or not a number.
     fn not_finite(&self) -> Option<String> {
         let control = self.control.iter().flat_map(|control| {
-            named("ratio", [control.ratio]).chain(named("ratio_ci95", control.ratio_ci95))
+            named("ratio", [control.ratio])
+                .chain(named("ratio_ci95", control.ratio_ci95))
+                .chain(named("samples", control.samples.iter().flat_map(sample_figures)))
         });
         let arms = self.arms.iter().flat_map(|arm| {
             figures(arm).map(|(field, value)| (format!("{field} of arm \"{}\"", arm.name), value))

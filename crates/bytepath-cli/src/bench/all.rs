@@ -1,9 +1,10 @@
 //! `bytepath bench all`: every experiment that needs no argument, one after the other; and the list
 //! of them.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -14,6 +15,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGTERM;
 
 use super::interrupt;
+use crate::classic::always_quoted;
+use crate::output::{self, Output};
 
 /// Run every experiment that needs no argument, one after the other; one that fails is told, and the
 /// others go on
@@ -92,7 +95,17 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
             .with_context(|| format!("cannot make {}", folder.display()))?;
     }
     // Where the page goes is looked at first, so that nobody measures in vain.
-    drop(options.report.as_deref().map(crate::output::Output::open).transpose()?);
+    if let (Some(folder), Some(page)) = (&options.json_dir, &options.report) {
+        let records = known.iter().map(|experiment| record_of(experiment, folder).into_os_string());
+        let records: Vec<_> = records.collect();
+        if let Some(met) = output::met(page, records.iter().map(OsString::as_os_str)) {
+            let met = always_quoted(met);
+            return Err(crate::wrong_usage(format!(
+                "--report would be written over the record {met}; give the page another name"
+            )));
+        }
+    }
+    drop(options.report.as_deref().map(Output::open).transpose()?);
     let passing = Folder::make(&std::env::temp_dir()).context("a folder for the records")?;
     let records = options.json_dir.as_deref().unwrap_or(passing.path());
     let (started, mut failed, mut ran) = (Instant::now(), Vec::new(), 0);
@@ -149,7 +162,8 @@ fn record_of(experiment: &Known, records: &Path) -> PathBuf {
 /// One page about all records.
 fn report(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
     let program = crate::this_program()?;
-    let mut command = Command::new(program);
+    // It ends with this one.
+    let mut command = Confinement::default().command(&program, &program);
     command.arg("report").args(records).arg("-o").arg(page);
     let ending = page.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     if !["html", "md", "csv", "json"].contains(&ending) {
@@ -165,7 +179,6 @@ fn report(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
 /// Runs one in a process of its own, so that whatever it does the others go on.
 fn one(experiment: &Known, options: &All, records: &Path) -> anyhow::Result<()> {
     let program = crate::this_program()?;
-    // It ends with this one.
     let mut command = Confinement::default().command(&program, &program);
     command.args(["bench", &experiment.name]).stdin(Stdio::null());
     if options.quick {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use bytepath_lab::arm::Arm;
-use bytepath_lab::cmd_work::{By, by_shell, by_shell_at_the_end};
+use bytepath_lab::cmd_work::{By, Steps};
 use bytepath_lab::experiments::cmd::{self, Asked, Shared};
 use bytepath_lab::to_the_end::Tolerated;
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
@@ -72,8 +72,9 @@ pub(super) struct Cmd {
     /// Give each run this file as its standard input
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// The shell, which may have options of its own: '/bin/bash -e'; /bin/sh unless given
-    #[arg(short = 'S', long, value_name = "PATH", default_value = "/bin/sh")]
+    /// The shell, which may have options of its own: '/bin/bash -e'; none for what -N does; /bin/sh
+    /// unless given
+    #[arg(short = 'S', long, value_name = "PATH", default_value = SHELL)]
     shell: String,
     /// Start each command without a shell, split into words as one would
     #[arg(short = 'N', long)]
@@ -88,11 +89,26 @@ pub(super) struct Cmd {
     measuring: Measuring,
 }
 
+/// Does the steps where commands run without a shell, too.
+const SHELL: &str = "/bin/sh";
+
+impl Cmd {
+    /// The shell of commands, if they have one.
+    fn shell(&self) -> Option<&str> {
+        Some(self.shell.as_str()).filter(|shell| !self.no_shell && *shell != "none")
+    }
+
+    /// The shell of steps, which always have one.
+    fn shell_of_steps(&self) -> &str {
+        if self.shell == "none" { SHELL } else { &self.shell }
+    }
+}
+
 pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     let combinations = combinations(&parameters(options)?)?;
     let commands = commands(options, &combinations)?;
-    let shell = shell(&options.shell)?;
-    let program = crate::this_program()?;
+    let shell = shell(options.shell_of_steps())?;
+    let steps = Steps { program: crate::this_program()?, shell };
     let compared_in = match options.check_output {
         true => Some(
             std::fs::canonicalize(&options.dir)
@@ -106,9 +122,8 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     let (arms, is_short) = cmd::arms(
         &commands,
         &Shared {
-            program: &program,
-            by: if options.no_shell { By::Itself } else { By::Shell(shell.clone()) },
-            shell: &shell,
+            by: options.shell().map_or(By::Itself, |_| By::Shell(steps.shell.clone())),
+            steps: &steps,
             input: options.input.as_deref(),
             tolerated: tolerated(options.ignore_failure.as_deref())?,
             compared_in,
@@ -120,9 +135,9 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     }
     let outputs = options.measuring.outputs()?;
     let setups = once_each(options.setup.as_deref(), &combinations);
-    let done = measure(options, &shell, &setups, arms, &is_short);
+    let done = measure(options, &steps, &setups, arms, &is_short);
     let clean = |text: &String| {
-        by_shell_at_the_end(&shell, text).map_err(|why| anyhow!("--cleanup failed: {why}"))
+        steps.done_at_the_end(text).map_err(|why| anyhow!("--cleanup failed: {why}"))
     };
     // One that fails keeps no other from being done.
     let cleaned: Vec<_> =
@@ -151,24 +166,18 @@ fn once_each(text: Option<&str>, combinations: &[Values]) -> Vec<String> {
 
 fn measure(
     options: &Cmd,
-    shell: &[String],
+    steps: &Steps,
     setups: &[String],
     arms: Vec<Arm>,
     is_short: &Cell<bool>,
 ) -> anyhow::Result<Record> {
     for setup in setups {
-        by_shell(shell, setup).map_err(|why| anyhow!("--setup failed: {why}"))?;
+        steps.done(setup).map_err(|why| anyhow!("--setup failed: {why}"))?;
     }
     let mut settings = options.measuring.settings(Some(0));
-    settings.others.insert(
-        "shell".into(),
-        match options.no_shell {
-            true => "none".into(),
-            false => options.shell.clone().into(),
-        },
-    );
+    settings.others.insert("shell".into(), options.shell().unwrap_or("none").into());
     let mut record = against_first(cmd::DESCRIPTION.recorded(), arms, &settings)?;
-    if is_short.get() && !options.no_shell {
+    if is_short.get() && options.shell().is_some() {
         cmd::warn_of_shell(&mut record);
     }
     Ok(record)
@@ -212,12 +221,12 @@ fn commands(options: &Cmd, combinations: &[Values]) -> anyhow::Result<Vec<Asked>
             let filled = |text: &str| filled(text, values);
             let text = filled(text);
             let words = shell_words::split(&text);
-            let words = match options.no_shell {
-                true => words
+            let words = match options.shell() {
+                None => words
                     .map_err(|_| wrong_usage(format!("{text:?} has a quote without its end")))?,
-                false => Vec::new(),
+                Some(_) => Vec::new(),
             };
-            if text.trim().is_empty() || (options.no_shell && words.is_empty()) {
+            if text.trim().is_empty() || (options.shell().is_none() && words.is_empty()) {
                 return Err(wrong_usage("an empty command takes no time; write what is to run"));
             }
             let name = options.name.get(index).map_or_else(|| text.clone(), |name| filled(name));

@@ -14,6 +14,7 @@ use bytepath_report::{Explained, Record};
 
 use super::{Copy, Files, Ipc, Measuring, Pipes};
 use crate::explain::shown::{Named, Shown};
+use crate::output::Output;
 
 /// An arm is looked at for at least so long: a thousand samples of each CPU.
 const LOOKED_AT: Duration = Duration::from_secs(1);
@@ -133,7 +134,10 @@ fn traced(mode: Mode, arm: &Arm, work: &dyn Work, timing: &Timing) -> anyhow::Re
     writeln!(std::io::stdout(), "── {} ──\n{text}", arm.name).context("standard output")
 }
 
-/// The arms of a record that are explained, each with the samples that the record keeps.
+/// An arm by its name, its explanation, and the samples that the record keeps.
+pub(super) type Arms<'a> = [(&'a str, &'a Explained, Profile)];
+
+/// The arms of a record that are explained.
 pub(super) fn arms(record: &Record) -> Vec<(&str, &Explained, Profile)> {
     let explained = |arm: &'_ bytepath_report::Arm| -> Option<Profile> {
         let kept = &arm.explained.as_ref()?.stacks;
@@ -145,7 +149,7 @@ pub(super) fn arms(record: &Record) -> Vec<(&str, &Explained, Profile)> {
 }
 
 /// All explanations, arm by arm.
-pub(super) fn text(arms: &[(&str, &Explained, Profile)], shown: &Shown) -> String {
+pub(super) fn text(arms: &Arms<'_>, shown: &Shown) -> String {
     let mut said: HashSet<&str> = HashSet::new();
     let mut text = String::new();
     for (name, explained, profile) in arms {
@@ -158,10 +162,10 @@ pub(super) fn text(arms: &[(&str, &Explained, Profile)], shown: &Shown) -> Strin
     text
 }
 
-/// The files that were asked for.
-pub(super) fn write(arms: &[(&str, &Explained, Profile)], shown: &Shown) -> anyhow::Result<()> {
+/// The files that were asked for, and what is to be in them.
+pub(super) fn made(arms: &Arms<'_>, shown: &Shown) -> Vec<anyhow::Result<(Output, Vec<u8>)>> {
     let with_samples = arms.iter().filter(|(_, explained, _)| explained.samples > 0);
     let named: Vec<Named<'_>> =
         with_samples.map(|(name, explained, profile)| Named { name, explained, profile }).collect();
-    shown.write(&named)
+    shown.made(&named)
 }

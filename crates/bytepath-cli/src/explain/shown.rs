@@ -167,22 +167,28 @@ impl Shown {
         }
     }
 
-    /// Writes the files; where there is more than one to be explained, each has its own, with its
-    /// name in the file's.
+    /// Writes the files; one that fails does not keep the others from it.
     pub(crate) fn write(&self, all: &[Named<'_>]) -> anyhow::Result<()> {
-        for file in self.files() {
-            for named in all {
-                let path = match all.len() {
-                    1 => file.path.clone(),
-                    _ => beside(&file.path, named.name),
-                };
-                let profile = self.filtered(named.profile);
-                let made = (file.make)(&Named { profile: &profile, ..*named });
-                let made = made.with_context(|| format!("{}: {}", path.display(), named.name))?;
-                Output::open(&path)?.write(&made)?;
-            }
-        }
-        Ok(())
+        let write = |(output, text): (Output, Vec<u8>)| output.write(&text);
+        let written = self.made(all).into_iter().map(|made| made.and_then(write));
+        written.fold(Ok(()), anyhow::Result::and)
+    }
+
+    /// The files, and what is to be in them; where there is more than one to be explained, each has its
+    /// own, with its name in the file's.
+    pub(crate) fn made(&self, all: &[Named<'_>]) -> Vec<anyhow::Result<(Output, Vec<u8>)>> {
+        let one = |file: &File, named: &Named<'_>| {
+            let path = match all.len() {
+                1 => file.path.clone(),
+                _ => beside(&file.path, named.name),
+            };
+            let profile = self.filtered(named.profile);
+            let made = (file.make)(&Named { profile: &profile, ..*named });
+            let made = made.with_context(|| format!("{}: {}", path.display(), named.name))?;
+            Ok((Output::open(&path)?, made))
+        };
+        let files = self.files();
+        files.iter().flat_map(|file| all.iter().map(move |named| one(file, named))).collect()
     }
 }
 

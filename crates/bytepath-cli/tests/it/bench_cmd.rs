@@ -1,6 +1,7 @@
 //! `bytepath bench cmd`: what is run, how often, in which order, and how what fails is told.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -308,11 +309,17 @@ fn the_shell_may_have_options_of_its_own() {
 fn without_a_shell_words_are_split_and_nothing_else_is_done() {
     let folder = folder();
     fs::write(folder.path().join("in put"), "given").expect("a file");
-    let words = ["-N", "cat 'in put' \"$HOME\"", "cat", "--input", "in put", "--check-output"];
-    let done = bench(folder.path(), &[&words[..], &["--blocks", "3", "--json", "-"]].concat());
-    let done = done.refused(1, &["1 of 2 commands failed"]);
-    assert!(why(&done, "cat 'in put' \"$HOME\"").contains("cat: '$HOME': No such file"));
-    bench(folder.path(), &["-N", "echo 'open"]).refused(2, &["a quote without its end"]);
+    // The second as hyperfine has it. Steps have a shell all the same.
+    for asked in [&["-N"][..], &["-S", "none"]] {
+        let words = ["cat 'in put' \"$HOME\"", "cat", "--input", "in put", "--check-output"];
+        let more = ["--setup", "test -n \"$HOME\"", "--blocks", "3", "--json", "-"];
+        let done = bench(folder.path(), &[asked, &words, &more].concat());
+        let done = done.refused(1, &["1 of 2 commands failed"]);
+        assert_eq!(done.json()["settings"]["shell"], "none");
+        assert!(why(&done, "cat 'in put' \"$HOME\"").contains("cat: '$HOME': No such file"));
+        bench(folder.path(), &[asked, &["echo 'open"]].concat())
+            .refused(2, &["a quote without its end"]);
+    }
 }
 
 #[test]
@@ -361,16 +368,65 @@ fn what_a_command_has_started_ends_with_a_bench_that_is_killed_or_told_to_end() 
 
 #[test]
 fn a_step_ends_with_all_that_it_started() {
-    let folder = folder();
-    let words =
-        ["bench", "cmd", "--no-store", "true", "--prepare", "sleep 100 & echo $! > left; wait"];
-    let mut bench = spawned(
-        bytepath(&words).current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::null()),
-    );
-    let process = written(&folder.path().join("left"));
-    kill_process(Pid::from_child(bench.child()), Signal::TERM).expect("it runs");
-    assert_eq!(signal_of(&bench.done()), Some(Signal::TERM.as_raw()));
-    ended(process);
+    let started = "sleep 100 & echo $! > left; wait";
+    let steps = [
+        ["cmd", "--setup"],
+        ["cmd", "--prepare"],
+        ["cmd", "--conclude"],
+        ["cmd", "--cleanup"],
+        ["run", "--prepare"],
+    ];
+    for [experiment, step] in steps {
+        for signal in [Signal::KILL, Signal::TERM] {
+            // That one is done whatever comes.
+            if (step, signal) == ("--cleanup", Signal::TERM) {
+                continue;
+            }
+            let folder = folder();
+            let words = ["bench", experiment, "--no-store", "--blocks", "2", "true", step, started];
+            let mut bench = spawned(
+                bytepath(&words)
+                    .current_dir(folder.path())
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null()),
+            );
+            let process = written(&folder.path().join("left"));
+            kill_process(Pid::from_child(bench.child()), signal).expect("it runs");
+            assert_eq!(signal_of(&bench.done()), Some(signal.as_raw()), "{experiment} {step}");
+            ended(process);
+        }
+    }
+}
+
+/// A program that says who it is, and does not end.
+const ENDLESS: &str = "#!/bin/sh\necho $$ > left\nexec sleep 100\n";
+
+#[test]
+fn a_program_that_is_compared_ends_with_a_bench_that_is_killed() {
+    let cases: [&[&str]; 4] = [
+        &["files", "--peer", "fio", "--buffered", "--arms", "fio-pread", "--size", "1M"],
+        &["movers", "--peer", "cat"],
+        &["pipes", "--peer", "cat", "--arms", "*-cat-*"],
+        &["memory", "--peer", "mbw", "--arms", "mbw*", "--size", "16M"],
+    ];
+    for words in cases {
+        let folder = folder();
+        let program = folder.path().join(words[2]);
+        fs::write(&program, ENDLESS).expect("written");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it runs");
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("there"));
+        let mut bench = spawned(
+            bytepath(&[&["bench"], words, &["--no-store"]].concat())
+                .env("PATH", path)
+                .current_dir(folder.path())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null()),
+        );
+        let process = written(&folder.path().join("left"));
+        kill_process(Pid::from_child(bench.child()), Signal::KILL).expect("it runs");
+        assert_eq!(signal_of(&bench.done()), Some(Signal::KILL.as_raw()), "{words:?}");
+        ended(process);
+    }
 }
 
 #[test]

@@ -38,6 +38,12 @@ impl Yard {
         run(&mut self.command(&[words, &SHORT].concat())).well().json()
     }
 
+    /// A run for each: one of all would last longer than one may where others have the CPUs.
+    #[track_caller]
+    fn records_on_each_ground(&self, words: &[&str]) -> Vec<Value> {
+        grounds().iter().map(|on| self.record(&[words, &["--on", on]].concat())).collect()
+    }
+
     fn notes(&self) -> PathBuf {
         self.state.path().join("bytepath/left")
     }
@@ -98,12 +104,12 @@ fn found_grounds() -> Vec<&'static str> {
 #[test]
 fn files_and_trees_are_copied_on_every_file_system_and_nothing_is_left() {
     let yard = Yard::new();
-    let on = grounds().join(",");
-    let record =
-        yard.record(&["--on", &on, "--cache", "hot,cold", "--fsync", "--arms", "cp,bytepath-cp"]);
+    let words = ["--cache", "hot,cold", "--fsync", "--arms", "cp,bytepath-cp"];
+    let records = yard.records_on_each_ground(&words);
+    let all = || records.iter().flat_map(arms);
     let expected = grounds().len() * 3 * 2 * 2 * 2;
-    assert_eq!(arms(&record).len(), expected, "works, caches, fsync, programs");
-    for arm in arms(&record) {
+    assert_eq!(all().count(), expected, "works, caches, fsync, programs");
+    for arm in all() {
         // Files in memory have no device to be read from.
         let memory = arm["params"]["file_system"] == "tmpfs" && arm["params"]["cache"] == "cold";
         assert_eq!(arm["status"] == "ok", !memory, "{}: {}", name(arm), why(arm));
@@ -138,11 +144,11 @@ fn every_route_between_files_copies_one_alone() {
 #[test]
 fn uncached_copies_leave_the_page_cache_and_all_tell_what_is_there() {
     let yard = Yard::new();
-    let on = grounds().join(",");
-    let shape = ["--on", &on, "--cache", "hot,cold", "--uncached"];
     let arms_wanted = "cp,bytepath-cp,bytepath-cp-uncached,dontcache,fadvise";
-    let record = yard.record(&[&shape[..], &["--arms", arms_wanted]].concat());
-    for arm in arms(&record) {
+    let words = ["--cache", "hot,cold", "--uncached", "--arms", arms_wanted];
+    let records = yard.records_on_each_ground(&words);
+    let all = || records.iter().flat_map(arms);
+    for arm in all() {
         let (param, name) = (|param: &str| &arm["params"][param], name(arm));
         let uncached =
             ["-uncached", "/dontcache", "/fadvise"].iter().any(|end| name.ends_with(end));
@@ -163,9 +169,8 @@ fn uncached_copies_leave_the_page_cache_and_all_tell_what_is_there() {
             (false, _) => assert!(cloned || copy > 0.0 && source > 0.0, "{name}: {source} {copy}"),
         }
     }
-    let ran =
-        |of: &str| arms(&record).iter().any(|arm| name(arm).ends_with(of) && arm["status"] == "ok");
-    assert!(ran("/fadvise") && ran("-uncached"), "{record}");
+    let ran = |of: &str| all().any(|arm| name(arm).ends_with(of) && arm["status"] == "ok");
+    assert!(ran("/fadvise") && ran("-uncached"), "{records:?}");
     yard.is_clean();
 }
 

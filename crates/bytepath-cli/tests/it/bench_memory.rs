@@ -242,6 +242,10 @@ fn experiments_are_listed_and_all_of_them_can_be_run_but_some() {
     }
     run(&mut bytepath(&["bench"])).refused(2, &["Usage"]);
     run(&mut bytepath(&["bench", "all", "--without", "nosuch"])).refused(2, &["nosuch", "pipes"]);
+    let met = tempfile::tempdir().expect("a folder");
+    let (records, page) = (met.path().join("records"), met.path().join("records/overhead.json"));
+    run(bytepath(&["bench", "all", "--json-dir"]).arg(&records).arg("--report").arg(&page))
+        .refused(2, &["--report would be written over the record", "overhead.json"]);
     // All but one, which is quick.
     let others: Vec<_> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
     let others: Vec<_> = others.into_iter().filter(|name| *name != "overhead").collect();

@@ -92,6 +92,19 @@ fn every_run_is_kept_listed_shown_exported_and_removed() {
     let exported: Value =
         serde_json::from_slice(&std::fs::read(&file).expect("it is there")).expect("JSON");
     assert_eq!(exported["id"], name);
+    // Where the runs are nothing else is written.
+    let (kept, index) = (yard.records().join(format!("{name}.json")), yard.index());
+    for (words, into) in [
+        (&["history", "export", "last", "-o"][..], &kept),
+        (&["report", "last", "-o"], &kept),
+        (&["history", "--json"], &index),
+        (&["history", "export", "last", "-o"], &yard.records().join("new.json")),
+    ] {
+        let before = std::fs::read(into).ok();
+        let into_it = [words, &[into.to_str().expect("plain")]].concat();
+        yard.run(&into_it).refused(2, &["among the runs that bytepath keeps", "another folder"]);
+        assert_eq!(std::fs::read(into).ok(), before, "{words:?}");
+    }
     let end = name.rsplit('-').next().expect("an end");
     let piped = yard.run(&["history", "export", end]).well().json();
     assert_eq!(piped, exported, "the end of an id names it");

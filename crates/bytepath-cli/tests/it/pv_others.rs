@@ -452,6 +452,17 @@ fn a_descriptor_of_another_process_is_watched_until_it_is_closed() {
     other.done();
 }
 
+/// How often the threads of a process have begun to wait for something.
+fn sleeps(pid: i32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+    let of = |task: fs::DirEntry| -> u64 {
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let told = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        told.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    };
+    tasks.map(of).sum()
+}
+
 #[test]
 fn where_a_file_stood_last_is_shown_however_seldom_that_is_drawn() {
     let file = tempfile::NamedTempFile::new().expect("a file");
@@ -474,8 +485,10 @@ fn where_a_file_stood_last_is_shown_however_seldom_that_is_drawn() {
     let mut writer = fs::File::from(writer);
     writer.write_all(b"\n").expect("taken");
     until("it was read", || stands_at("pos:\t30000"));
-    // Long enough for who looks from time to time.
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // It sleeps between two looks: one of those that follow has begun after that.
+    let pid = watching.group.as_raw_nonzero().get();
+    let slept = sleeps(pid);
+    until("it has looked again", || sleeps(pid) > slept + 4);
     drop(writer);
     let mut rest = String::new();
     said.read_to_string(&mut rest).expect("until the end");

@@ -345,6 +345,27 @@ fn a_signal_while_results_are_written_loses_none_of_them() {
 }
 
 #[test]
+fn explanations_are_in_their_files_before_a_signal_ends_what_waits_for_a_reader() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let works = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done";
+    let words = ["bench", "cmd", "--no-store", "--blocks", "2", "--explain", "--json", "-"];
+    let (unread, writer) = rustix::pipe::pipe().expect("a pipe");
+    rustix::pipe::fcntl_setpipe_size(&writer, 4096).expect("one slot");
+    let mut command = bytepath(&words);
+    command.args(["--folded", "stacks", "--flame", "flame.svg", works]).current_dir(folder.path());
+    let mut bench = spawned(command.stdout(writer).stderr(Stdio::piped()));
+    drop(command);
+    until("the results", || rustix::io::ioctl_fionread(&unread).is_ok_and(|held| held == 4096));
+    kill_process(Pid::from_child(bench.child()), Signal::TERM).expect("it waits");
+    let done = bench.done();
+    assert_eq!(signal_of(&done), Some(Signal::TERM.as_raw()), "{done:?}");
+    for file in ["stacks", "flame.svg"] {
+        let text = std::fs::read_to_string(folder.path().join(file)).expect(file);
+        assert!(!text.is_empty(), "{file}");
+    }
+}
+
+#[test]
 fn results_that_nobody_reads_are_ended_by_one_signal() {
     let folder = tempfile::tempdir().expect("a folder");
     let (cmd, run) = (["cmd", "--blocks", "3"], ["run", "--blocks", "3"]);

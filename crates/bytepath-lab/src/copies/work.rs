@@ -17,7 +17,7 @@ use super::copiers::Line;
 use super::ground::Ground;
 use super::material::{Material, Supply};
 use crate::arm::{Outcome, Timing, Work};
-use crate::clock::Clocked;
+use crate::clock::{Clocked, monotonic_ns};
 use crate::clocked::Asked;
 use crate::ends::{GIB, Starter, Usage};
 use crate::to_the_end::to_the_end;
@@ -115,12 +115,15 @@ impl CopyWork {
             // What others have written is not this copy's to wait for.
             self.ground.sync()?;
         }
-        let Clocked { mut seconds, usage, .. } = self.carried_out(material, &sink.0)?;
-        if self.until == Until::Durable {
-            let began = Instant::now();
-            self.ground.sync()?;
-            seconds += began.elapsed().as_secs_f64();
-        }
+        let Clocked { began_ns, seconds, usage, .. } = self.carried_out(material, &sink.0)?;
+        let seconds = match self.until {
+            Until::Ended => seconds,
+            // The kernel writes on between the end of the program and this.
+            Until::Durable => {
+                self.ground.sync()?;
+                monotonic_ns().saturating_sub(began_ns) as f64 / 1e9
+            }
+        };
         // Before the copy is read to be checked.
         let resident = match self.tells_residency {
             true => Some(Resident {
@@ -192,9 +195,10 @@ impl CopyWork {
 /// Runs a route to its end; it ends with this process by itself.
 fn carried(command: &mut Command, patience: Duration) -> Result<Clocked, String> {
     let before = Usage::of_children();
-    let began = Instant::now();
+    let (began_ns, began) = (monotonic_ns(), Instant::now());
     let status = to_the_end(command, patience)?;
     Ok(Clocked {
+        began_ns,
         seconds: began.elapsed().as_secs_f64(),
         usage: Usage::of_children().since(before),
         code: status.code(),
@@ -261,4 +265,53 @@ fn remove(path: &Path) -> Result<(), String> {
 
 fn told(error: std::io::Error) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::copies::ground;
+    use crate::copies::material::{Amount, Kind};
+
+    /// In the place of `bytepath clock`: it says that the command ended at once, and was started when the
+    /// machine was.
+    const CLOCK: &str = r#"#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+shift
+"$@" && cat << 'END'
+{"began_ns": 0, "seconds": 0.0, "code": 0, "peak_bytes": null, "own_bytes": null, "signal": null, "errno": null,
+"usage": {"user_s": 0.0, "system_s": 0.0, "switches_voluntary": 0, "switches_involuntary": 0, "faults": 0}}
+END
+"#;
+
+    #[test]
+    fn what_is_to_be_durable_takes_from_the_start_of_its_program_to_the_end_of_the_sync() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("clock");
+        std::fs::write(&program, CLOCK).expect("written");
+        std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("it runs");
+        let ground = Ground::make(ground::Kind::Directory, folder.path(), 0).expect("a ground");
+        let amount = Amount { file_bytes: 1 << 16, files: 1 };
+        let supply = Rc::new(Supply::make(Kind::One, &ground, amount).expect("a file"));
+        let ground = Rc::new(ground);
+        let taken = |until| {
+            let work = CopyWork {
+                program: program.clone(),
+                mover: Mover::Program(Line::of(["cp".to_owned()])),
+                supply: supply.clone(),
+                ground: ground.clone(),
+                cache: Cache::Hot,
+                until,
+                compared: Cell::new(false),
+                tells_residency: false,
+            };
+            work.copied(&supply.whole).expect("it is copied").seconds
+        };
+        let up = monotonic_ns() as f64 / 1e9;
+        assert_eq!(taken(Until::Ended), 0.0);
+        assert!(taken(Until::Durable) >= up);
+    }
 }

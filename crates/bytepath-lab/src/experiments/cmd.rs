@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Description;
 use crate::arm::Arm;
-use crate::cmd_work::{By, CmdWork};
+use crate::cmd_work::{By, CmdWork, Steps};
 use crate::to_the_end::Tolerated;
 
 /// What it asks.
@@ -39,12 +39,10 @@ pub struct Asked {
 
 /// What all commands share.
 pub struct Shared<'a> {
-    /// The `bytepath` executable.
-    pub program: &'a Path,
     /// What runs a command.
     pub by: By,
-    /// The words of the shell for what is done before and after.
-    pub shell: &'a [String],
+    /// What does what is done before and after.
+    pub steps: &'a Steps,
     /// The standard input of each run.
     pub input: Option<&'a Path>,
     /// Which exit codes are no failure.
@@ -74,10 +72,9 @@ pub fn arms(commands: &[Asked], shared: &Shared<'_>) -> (Vec<Arm>, Rc<Cell<bool>
             touched: false,
             published: None,
             work: Ok(Box::new(CmdWork {
-                program: shared.program.to_owned(),
                 name: asked.name.clone(),
                 words,
-                shell: shared.shell.to_owned(),
+                steps: shared.steps.clone(),
                 prepare: asked.prepare.clone(),
                 conclude: asked.conclude.clone(),
                 input: shared.input.map(Path::to_owned),

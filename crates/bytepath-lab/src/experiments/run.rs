@@ -9,6 +9,7 @@ use bytepath_report::Unit;
 
 use super::Description;
 use crate::arm::Arm;
+use crate::cmd_work::Steps;
 use crate::run_work::RunWork;
 use crate::to_the_end::Tolerated;
 
@@ -55,7 +56,7 @@ fn pair(text: &str, asked: &Asked<'_>) -> [Arm; 2] {
     let ours = ours.into_iter().chain(["--shell".into(), shell.clone()]);
     let ours: Vec<String> =
         ours.chain(asked.options.iter().cloned()).chain([given.clone()]).collect();
-    let words = [("shell", vec![shell, "-c".into(), given]), ("bytepath", ours)];
+    let words = [("shell", vec![shell.clone(), "-c".into(), given]), ("bytepath", ours)];
     words.map(|(name, words)| Arm {
         name: if several { format!("{text}/{name}") } else { name.to_owned() },
         section: several.then(|| text.to_owned()),
@@ -64,9 +65,8 @@ fn pair(text: &str, asked: &Asked<'_>) -> [Arm; 2] {
         touched: false,
         published: None,
         work: Ok(Box::new(RunWork {
-            program: asked.program.to_owned(),
             words,
-            shell: asked.shell.to_owned(),
+            steps: Steps { program: asked.program.to_owned(), shell: vec![shell.clone()] },
             prepare: asked.prepare.map(str::to_owned),
             directory: asked.directory.to_owned(),
             tolerated: asked.tolerated.clone(),

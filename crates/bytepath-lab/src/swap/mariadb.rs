@@ -11,6 +11,7 @@ use super::service_work::{Loaded, Service};
 use super::sysbench;
 use crate::file_set;
 use crate::pipe_work::{Says, end, said, spawn_on};
+use crate::sys::together::end_together;
 use crate::tools;
 
 /// A row of sysbench's table takes about so much in the buffer pool, with its index.
@@ -119,7 +120,7 @@ fn socket(directory: &Path) -> PathBuf {
 /// Runs a program to its end.
 fn told(command: &mut Command, name: &str) -> Result<String, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Some(spawn_on(command, None)?);
+    let mut child = Some(spawn_on(end_together(command), None)?);
     let out = said(&mut child, Says::Output, PREPARING_MAX);
     end(&mut child);
     out.map_err(|why| format!("{name} failed: {why}"))

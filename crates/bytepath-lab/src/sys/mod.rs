@@ -5,5 +5,6 @@ pub(crate) mod fiemap;
 pub mod interval;
 pub(crate) mod loops;
 pub(crate) mod pinning;
+pub(crate) mod together;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vectors;

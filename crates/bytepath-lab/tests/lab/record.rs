@@ -30,6 +30,11 @@ fn the_control_is_the_reference_once_more_and_is_trusted_where_it_agrees() {
     let control = record.control.as_ref().expect("a control");
     assert_eq!(control.arm, format!("a{CONTROL_SUFFIX}"));
     assert!((control.ratio - 1.0).abs() < 0.01, "{}", control.ratio);
+    let counted = control.samples.iter().filter(|sample| !sample.superseded);
+    let mut blocks: Vec<_> = counted.map(|sample| sample.block).collect();
+    blocks.sort_unstable();
+    assert_eq!(blocks, (0..record.blocks).collect::<Vec<_>>(), "all are kept");
+    assert!(control.samples.iter().all(|sample| sample.value > 0.0 && sample.seconds > 0.0));
     assert!(record.trusted && record.untrusted_why.is_none(), "{:?}", record.untrusted_why);
 }
 

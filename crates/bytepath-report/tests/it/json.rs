@@ -73,6 +73,11 @@ fn fields_that_may_be_unknown_may_be_missing() {
     let record = Record::from_json(&text).expect("these have a default");
     assert_eq!(record.control, None);
     assert!(record.notes.is_empty() && record.settings.is_empty());
+    let without_samples = changed(|value| {
+        value["control"].as_object_mut().expect("a control").remove("samples");
+    });
+    let control = Record::from_json(&without_samples).expect("they were not kept once").control;
+    assert!(control.expect("a control").samples.is_empty());
 }
 
 #[test]

@@ -33,6 +33,7 @@ pub(crate) fn record() -> Record {
             arm: "write → read, again".to_owned(),
             ratio: 1.004,
             ratio_ci95: [0.981, 1.02],
+            samples: Vec::new(),
         }),
         arms: arms(),
         notes: vec!["both ends were pinned to CPUs of their own".to_owned()],
@@ -52,6 +53,7 @@ pub(crate) fn untrusted_record() -> Record {
         arm: "write → read, again".to_owned(),
         ratio: 1.31,
         ratio_ci95: [1.22, 1.40],
+        samples: Vec::new(),
     });
     record
 }

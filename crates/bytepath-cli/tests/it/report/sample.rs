@@ -55,6 +55,7 @@ fn empty(name: &str) -> Record {
             arm: "write-read (A/A)".into(),
             ratio: 1.0,
             ratio_ci95: [0.98, 1.02],
+            samples: Vec::new(),
         }),
         arms: Vec::new(),
         notes: Vec::new(),

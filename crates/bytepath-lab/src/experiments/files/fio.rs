@@ -16,6 +16,7 @@ use crate::descendants::end_with_all;
 use crate::drive_work::{Driven, Ground, measured_time};
 use crate::peers::Peer;
 use crate::pipe_work::{Says, said};
+use crate::sys::together::end_together;
 
 /// The peer, by its words.
 pub const PEER: Peer = Peer { name: "fio", words: &["fio"], package: "fio" };
@@ -165,7 +166,8 @@ impl FioWork {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|error| format!("cannot start fio: {error}"))?;
+        let child = end_together(&mut command).spawn();
+        let child = child.map_err(|error| format!("cannot start fio: {error}"))?;
         let mut child = Some(child);
         let said = said(&mut child, Says::Output, timing.patience());
         end_with_all(&mut child);

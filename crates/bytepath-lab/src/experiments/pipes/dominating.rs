@@ -242,7 +242,12 @@ mod tests {
         let sample = |flagged| Sample { flagged, ..Sample::default() };
         clear.arms[0].samples = vec![sample(true), sample(false)];
         clear.arms[1].samples = vec![sample(false), sample(true)];
-        let control = |ratio_ci95| Control { arm: "A/A".to_owned(), ratio: 1.0, ratio_ci95 };
+        let control = |ratio_ci95| Control {
+            arm: "A/A".to_owned(),
+            ratio: 1.0,
+            ratio_ci95,
+            samples: Vec::new(),
+        };
         clear.control = Some(control([0.7, 1.6]));
         let said = dominating(&clear).expect("a sentence");
         assert!(said.starts_with("Copying dominates"), "{said}");

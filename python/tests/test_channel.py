@@ -988,17 +988,34 @@ def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
 NO_ROOM = r"cannot map 1\d\d\d* [KM]iB in shared pages: .*\(ulimit -v\)"
 
 
-def test_a_ring_that_there_is_no_memory_to_map_is_told_and_not_forgotten():
+def test_a_ring_that_there_is_no_memory_to_map_is_told_and_tried_again():
     queue = bytepath.Queue(ring_bytes=128 << 20)
     queue.put(1)
     here, there = bytepath.Channel.pair(ring_bytes=128 << 20)
     here.send(1)
-    for get in (queue.get, there.recv):
-        with little_memory(), pytest.raises(MemoryError, match=NO_ROOM):
-            get(timeout=5)
+    for get, put in ((queue.get, queue.put), (there.recv, here.send)):
+        with little_memory():
+            for _ in range(2):
+                with pytest.raises(MemoryError, match=NO_ROOM):
+                    get(timeout=5)
+        put(2)
+        assert [get(timeout=5), get(timeout=5)] == [1, 2]
     with little_memory(200 << 20), pytest.raises(MemoryError, match=NO_ROOM):
         # The memory of one that many get from is mapped twice.
         bytepath.Queue(receivers="many", ring_bytes=128 << 20)
+
+
+def test_the_sender_is_told_that_the_receiver_had_no_room_for_its_ring():
+    here, there = bytepath.Channel.pair(ring_bytes=128 << 20)
+    here.send(1)
+    with little_memory():
+        with pytest.raises(MemoryError, match=NO_ROOM):
+            there.recv(timeout=5)
+        there.close()
+    with pytest.raises(bytepath.ChannelError, match=r"that end had no memory.*\(ulimit -v\)"):
+        # It looks now and then.
+        while True:
+            here.send(2, timeout=5)
 
 
 def test_nothing_lies_in_dev_shm_nor_is_it_needed():

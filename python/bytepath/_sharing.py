@@ -106,13 +106,6 @@ def check_ring_bytes(ring_bytes: int) -> None:
         )
 
 
-def detached(given: Any) -> int:
-    """The descriptor that came with an argument of this process, which programs that it starts do not inherit."""
-    fd: int = given.detach()
-    os.set_inheritable(fd, False)
-    return fd
-
-
 class Readers:
     """Tasks of event loops that wait until a descriptor is readable. Each loop, of whatever thread, has the
     descriptor in a set of its own, so that all are told."""

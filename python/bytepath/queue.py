@@ -20,7 +20,6 @@ from bytepath._sharing import (
     RING_BYTES,
     Readers,
     check_ring_bytes,
-    detached,
     keep_account_of,
     until,
 )
@@ -81,11 +80,12 @@ class Queue:
             keep_account_of(self)
             return
         name = "bytepath-queue-" + os.urandom(16).hex()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind("\0" + name)
-        listener.listen(_BACKLOG)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind("\0" + name)
+            listener.listen(_BACKLOG)
+            held = _bytepath.Held(os.dup, listener.fileno())
         ring_bytes = RING_BYTES if ring_bytes is None else ring_bytes
-        self._begin("@" + name, listener.detach(), board, maxsize, capacity, ring_bytes)
+        self._begin("@" + name, held, board, maxsize, capacity, ring_bytes)
 
     @classmethod
     def listen(cls: type[_Kind], address: str | os.PathLike[str], *, ring_bytes: int = RING_BYTES) -> _Kind:
@@ -120,7 +120,7 @@ class Queue:
     def _begin(
         self,
         address: str,
-        listener: int | None,
+        listener: _bytepath.Held | None,
         board: _bytepath.Board | None,
         maxsize: int,
         capacity: int,
@@ -329,7 +329,7 @@ class Queue:
     def _listener_again(self) -> _bytepath.Held:
         with self._copying:
             self._check_open()
-            return _bytepath.Held(os.dup, self._listener)
+            return self._listener.again()
 
     def _claim(self, board: _bytepath.Board, inbox: _bytepath.Inbox) -> None:
         other = board.claim()
@@ -393,7 +393,7 @@ class Queue:
         with self._copying:
             listener, self._listener = self._listener, None
             if listener is not None:
-                os.close(listener)
+                listener.close()
 
     def join_thread(self) -> None:
         """Returns: no thread is needed. What was put is where it has to be when `put` returns."""
@@ -473,7 +473,7 @@ class Queue:
             if self._inbox is not None:
                 raise TypeError("the receiving end of a queue at an address cannot be given away")
             return _connected, (type(self), self._address, self._capacity, self._ring_bytes)
-        given = (DupFd(self._listener), DupFd(self._board.fileno()))
+        given = (DupFd(self._listener.fileno()), DupFd(self._board.fileno()))
         return _received, (type(self), self._address, *given, self._maxsize, self._capacity, self._ring_bytes)
 
 
@@ -482,7 +482,7 @@ def _received(
 ) -> Queue:
     queue = kind.__new__(kind)
     board = _bytepath.Board.from_fd(_bytepath.Held(board.detach))
-    queue._begin(address, detached(listener), board, maxsize, capacity, ring_bytes)
+    queue._begin(address, _bytepath.Held(listener.detach), board, maxsize, capacity, ring_bytes)
     return queue
 
 

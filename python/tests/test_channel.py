@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -19,8 +20,10 @@ import sys
 import threading
 import time
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import channel_work as work
 import numpy as np
@@ -356,7 +359,7 @@ def test_who_hangs_up_before_it_has_said_what_it_is_is_not_waited_for():
 def test_programs_that_are_started_inherit_no_descriptors_of_channels(tmp_path):
     with bytepath.ChannelListener(str(tmp_path / "channel")) as listener:
         with bytepath.Channel.connect(str(tmp_path / "channel")), listener.accept(timeout=30) as channel:
-            assert not os.get_inheritable(channel._receives) and not os.get_inheritable(channel._sends)
+            assert not any(os.get_inheritable(fd.fileno()) for fd in (channel._receives, channel._sends))
     told, tells = multiprocessing.Pipe()
     here, there = bytepath.Channel.pair()
     queues = bytepath.Queue(), bytepath.Queue(receivers="many")
@@ -1129,3 +1132,52 @@ def test_an_end_whose_first_use_is_interrupted_can_be_used_again():
                 assert got == "last", microseconds
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def ended_at_instruction(number: int, make: Callable[[], object]) -> bool:
+    """Whether what a handler of a signal would raise came before so many instructions of Python's were done."""
+    left = number
+
+    def trace(frame: Any, event: str, _: object) -> Any:
+        nonlocal left
+        if event == "call" and frame.f_code.co_name in ("__del__", "close"):
+            # Of what goes already, where it would be told, and end nothing.
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    try:
+        sys.settrace(trace)
+        made = make()
+        sys.settrace(before)
+        del made
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("make", [bytepath.Channel.pair, bytepath.Queue, lambda: bytepath.Queue(receivers="many")])
+def test_an_end_whose_making_is_interrupted_leaves_no_descriptor(make):
+    make()
+    gc.collect()
+    before = sorted(os.listdir("/proc/self/fd"))
+    left = {}
+    for number in itertools.count():
+        with warnings.catch_warnings():
+            # A socket of Python's that nobody has closed.
+            warnings.simplefilter("ignore", ResourceWarning)
+            goes_on = ended_at_instruction(number, make)
+            gc.collect()
+        now = sorted(os.listdir("/proc/self/fd"))
+        if now != before:
+            left[number], before = set(now) - set(before), now
+        if not goes_on:
+            break
+    assert number > 10 and not left

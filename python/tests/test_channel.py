@@ -23,13 +23,13 @@ import types
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import channel_work as work
 import numpy as np
 import pytest
 
 import bytepath
+from interrupts import interrupted_at
 
 METHODS = ["fork", "spawn", "forkserver"]
 SMALL = {"capacity": 1 << 20, "ring_bytes": 1 << 14}
@@ -1134,35 +1134,6 @@ def test_an_end_whose_first_use_is_interrupted_can_be_used_again():
         signal.signal(signal.SIGALRM, before)
 
 
-def ended_at_instruction(number: int, make: Callable[[], object]) -> bool:
-    """Whether what a handler of a signal would raise came before so many instructions of Python's were done."""
-    left = number
-
-    def trace(frame: Any, event: str, _: object) -> Any:
-        nonlocal left
-        if event == "call" and frame.f_code.co_name in ("__del__", "close"):
-            # Of what goes already, where it would be told, and end nothing.
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            left -= 1
-            if left < 0:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    try:
-        sys.settrace(trace)
-        made = make()
-        sys.settrace(before)
-        del made
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
-
-
 @pytest.mark.parametrize("make", [bytepath.Channel.pair, bytepath.Queue, lambda: bytepath.Queue(receivers="many")])
 def test_an_end_whose_making_is_interrupted_leaves_no_descriptor(make):
     make()
@@ -1173,9 +1144,11 @@ def test_an_end_whose_making_is_interrupted_leaves_no_descriptor(make):
         with warnings.catch_warnings():
             # A socket of Python's that nobody has closed.
             warnings.simplefilter("ignore", ResourceWarning)
-            goes_on = ended_at_instruction(number, make)
-            gc.collect()
+            goes_on = interrupted_at(number, make) is not None
         now = sorted(os.listdir("/proc/self/fd"))
+        if now != before:
+            gc.collect()
+            now = sorted(os.listdir("/proc/self/fd"))
         if now != before:
             left[number], before = set(now) - set(before), now
         if not goes_on:

@@ -8,6 +8,7 @@ import errno
 import gc
 import importlib.util
 import itertools
+import mmap
 import multiprocessing
 import os
 import queue as queues
@@ -15,6 +16,7 @@ import random
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -22,6 +24,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import channel_work as work
 import numpy as np
@@ -889,3 +892,23 @@ print(resident() - before)
 """
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True, timeout=60)
     assert int(done.stdout) < 20 * 2 * (1 << 20), "a ring has 512 KiB, and no page of 2 MiB"
+
+
+def test_one_who_puts_beside_as_many_as_can_is_told_so_and_does_not_wait():
+    """The accounts of others are written by hand: as many processes are more than a test has."""
+    most, first, used, words = 4096, 80, 51, 4
+    queue = bytepath.Queue()
+    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    ours = os.getpid() << 32 | int(stat[19]) & 0xFFFF_FFFF
+    child = fork().Process(target=work.put_one, args=(queue,))
+    with mmap.mmap(queue._board.fileno(), (first + most * words) * 8) as board:
+        struct.pack_into("<Q", board, used * 8, most)
+        for at in range(most):
+            struct.pack_into("<2Q", board, (first + at * words) * 8, ours, 1 << 48)
+        for how in ({}, {"timeout": 1}, {"block": False}):
+            with pytest.raises(bytepath.ChannelError, match="4096 ends put into this queue"):
+                queue.put(1, **how)
+        struct.pack_into("<2Q", board, first * 8, 0, 0)
+    child.start()
+    assert queue.get(timeout=30) == 1
+    child.join()

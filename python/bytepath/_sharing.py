@@ -26,6 +26,7 @@ MOMENT_S = 0.002
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
 _exits_in = 0
+_ended_in = 0
 
 
 def keep_account_of(owner: Any) -> None:
@@ -52,7 +53,10 @@ util.register_after_fork(_live, _let_all_go_at_exit)
 
 
 def _let_all_go(early: bool = False) -> None:
+    global _ended_in
     if not _threads():
+        # First: who makes an end meanwhile looks at it afterwards.
+        _ended_in = os.getpid()
         for owner in list(_live):
             owner._let_go(early)
     elif early:
@@ -65,6 +69,11 @@ def _let_all_go_after_threads() -> None:
         for thread in threads:
             thread.join()
     _let_all_go()
+
+
+def is_over() -> bool:
+    """Whether this process has ended what it puts, and does not wait for this thread."""
+    return _ended_in == os.getpid() and current_thread().daemon
 
 
 def _threads() -> list[Thread]:

@@ -20,6 +20,7 @@ from bytepath._sharing import (
     RING_BYTES,
     Readers,
     check_ring_bytes,
+    is_over,
     keep_account_of,
     until,
 )
@@ -234,6 +235,7 @@ class Queue:
         if self._board is None:
             raise ValueError(f"this end of the queue at {self._address} receives; put at one that connects")
         keep_account_of(self)
+        self._let_go_if_over()
         left = _CONNECTS_S
         while True:
             if until is not None:
@@ -253,7 +255,7 @@ class Queue:
                             made.close()
                     finally:
                         # It may be that nobody listens any more because this was closed.
-                        self._let_go_if_closed()
+                        self._let_go_if_over()
             if outbox is not None or not (until is None or monotonic() < until):
                 return outbox
             sleep(MOMENT_S)
@@ -417,6 +419,13 @@ class Queue:
         if self._closed:
             self._let_go()
             self._check_open()
+
+    def _let_go_if_over(self) -> None:
+        """For who puts: nor does the process, which ends, wait for a thread that is a daemon."""
+        self._let_go_if_closed()
+        if is_over():
+            self._let_go(early=True)
+            raise ValueError("this queue is closed, as its process ends")
 
     def _check_open(self) -> None:
         if self._closed:

@@ -703,6 +703,40 @@ def test_a_handler_uses_a_queue_whose_first_use_it_interrupts(python, what, when
     assert (done.stdout, done.stderr) == ("all\n", ""), done
 
 
+PUTS_WHILE_THE_PROCESS_ENDS = """
+import contextlib, multiprocessing, queue, threading, time
+import bytepath
+
+
+def get(items):
+    with contextlib.suppress(queue.Empty):
+        while True:
+            items.get(timeout=1)
+
+
+items = bytepath.Queue()
+child = multiprocessing.get_context("fork").Process(target=get, args=(items,))
+child.start()
+begun = threading.Event()
+
+
+def put():
+    while True:
+        with contextlib.suppress(ValueError):
+            items.put(1)
+            begun.set()
+
+
+threading.Thread(target=put, daemon=True).start()
+begun.wait()
+"""
+
+
+def test_a_daemon_that_goes_on_putting_does_not_keep_its_process_from_ending(python):
+    done = python(PUTS_WHILE_THE_PROCESS_ENDS)
+    assert (done.returncode, done.stderr) == (0, ""), done
+
+
 def use_while_too_much_is_under_way(queue: bytepath.Queue, end: bytepath.Channel, told) -> None:
     if os.geteuid() == 0:
         os.setuid(54_321)

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable
 from multiprocessing import parent_process, util
+from operator import index
 from threading import RLock, Thread, current_thread, main_thread
 from threading import enumerate as enumerate_threads
 from typing import TYPE_CHECKING, Any
@@ -104,6 +105,13 @@ os.register_at_fork(
     after_in_parent=_bytepath.forked_in_parent,
     after_in_child=_bytepath.forked_in_child,
 )
+
+
+def check_sizes(capacity: int, ring_bytes: int) -> None:
+    """Refuses what are no numbers of bytes: an end would say so only where it is first used."""
+    for name, given in (("capacity", capacity), ("ring_bytes", ring_bytes)):
+        if not 0 <= index(given) < 1 << 64:
+            raise ValueError(f"{name} has to be between 0 and 2**64 - 1 bytes, not {given}")
 
 
 def check_ring_bytes(ring_bytes: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
-from bytepath._sharing import CAPACITY, RING_BYTES, Readers, check_ring_bytes, keep_account_of, until
+from bytepath._sharing import CAPACITY, RING_BYTES, Readers, check_ring_bytes, check_sizes, keep_account_of, until
 from bytepath._pickling import dumps, loads
 
 __all__ = ["AsyncChannel", "Channel", "ChannelError", "ChannelListener", "PeerGone"]
@@ -64,6 +64,7 @@ class Channel:
     def pair(cls, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> tuple[Channel, Channel]:
         """Both ends of a new channel. Give one to another process, and close it here: while it is open here,
         the death of that process goes unnoticed."""
+        check_sizes(capacity, ring_bytes)
         there, back = _bytepath.Held.socket_pair(), _bytepath.Held.socket_pair()
         one = cls(back[1], there[0], capacity=capacity, ring_bytes=ring_bytes)
         other = cls(there[1], back[0], capacity=capacity, ring_bytes=ring_bytes)
@@ -282,6 +283,7 @@ class ChannelListener:
         ChannelError where who has connected is no channel of this version, and TimeoutError, with no `timeout`
         as well, where it says nothing for 5 s. The listener goes on listening: call it again. `ring_bytes`: 64 MiB
         at the most (ValueError)."""
+        check_sizes(capacity, ring_bytes)
         check_ring_bytes(ring_bytes)
         if self._listener is None:
             raise RuntimeError(f"this listener belongs to process {self._owner}, which a process forked from it cannot use")

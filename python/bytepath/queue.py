@@ -20,6 +20,7 @@ from bytepath._sharing import (
     RING_BYTES,
     Readers,
     check_ring_bytes,
+    check_sizes,
     is_over,
     keep_account_of,
     until,
@@ -74,9 +75,12 @@ class Queue:
         if receivers not in ("one", "many"):
             raise ValueError(f'receivers is "one" or "many", and not {receivers!r}')
         maxsize = index(maxsize)
+        if ring_bytes is None:
+            ring_bytes = RING_BYTES if receivers == "one" else _POOL_RING_BYTES
+        check_sizes(capacity, ring_bytes)
         board = _bytepath.Board.create(int.from_bytes(os.urandom(16), "little"))
         if receivers == "many":
-            pool = _bytepath.Pool.create(_POOL_RING_BYTES if ring_bytes is None else ring_bytes, capacity)
+            pool = _bytepath.Pool.create(ring_bytes, capacity)
             self._begin("", None, board, maxsize, capacity, RING_BYTES, pool)
             keep_account_of(self)
             return
@@ -85,7 +89,6 @@ class Queue:
             listener.bind("\0" + name)
             listener.listen(_BACKLOG)
             held = _bytepath.Held(os.dup, listener.fileno())
-        ring_bytes = RING_BYTES if ring_bytes is None else ring_bytes
         self._begin("@" + name, held, board, maxsize, capacity, ring_bytes)
 
     @classmethod
@@ -93,6 +96,7 @@ class Queue:
         """The receiving end of a queue for processes that are not related: those that `connect` to this
         address, a path, or `@` and a name. Whoever may write to the path may put; other users may not. `ring_bytes`:
         64 MiB at the most (ValueError)."""
+        check_sizes(CAPACITY, ring_bytes)
         check_ring_bytes(ring_bytes)
         queue, address = cls.__new__(cls), os.fspath(address)
         queue._begin(address, None, None, 0, CAPACITY, ring_bytes)
@@ -111,6 +115,7 @@ class Queue:
     ) -> _Kind:
         """A putting end of a queue that listens at this address, or will before the time is over. `ring_bytes`: 64 MiB
         at the most (ValueError)."""
+        check_sizes(capacity, ring_bytes)
         check_ring_bytes(ring_bytes)
         queue, address = cls.__new__(cls), os.fspath(address)
         queue._begin(address, None, None, 0, capacity, ring_bytes)

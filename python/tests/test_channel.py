@@ -938,6 +938,19 @@ def test_a_ring_that_is_larger_than_the_other_end_takes_is_refused_before_anythi
             listener.accept(timeout=0, ring_bytes=most + 1)
 
 
+@pytest.mark.parametrize("name", ["capacity", "ring_bytes"])
+@pytest.mark.parametrize("given", [-1, 1 << 64])
+def test_what_is_no_number_of_bytes_is_refused_by_name(tmp_path, name, given):
+    address = str(tmp_path / "queue")
+    asked = {name: given}
+    makes = [bytepath.Channel.pair, bytepath.Queue, lambda **asked: bytepath.Queue(receivers="many", **asked)]
+    with bytepath.Queue.listen(address), bytepath.ChannelListener(str(tmp_path / "channel")) as listener:
+        makes += [lambda **asked: bytepath.Queue.connect(address, **asked), lambda **asked: listener.accept(1, **asked)]
+        for make in makes:
+            with pytest.raises(ValueError, match=f"{name} has to be between 0 .* not {given}"):
+                make(**asked)
+
+
 def test_who_is_out_of_descriptors_is_told_so_and_loses_nothing():
     # What other tests have left.
     gc.collect()

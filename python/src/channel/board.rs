@@ -28,8 +28,8 @@ const ACCOUNTS_USED: usize = 51;
 const TURN: usize = 64;
 const ACCOUNTS: usize = 80;
 /// Why nobody more can put.
-const TOO_MANY: &str = "4096 ends put into this queue, as many as can at once, and all of their processes live: \
-    have some close it, or end, or make it with receivers=\"many\"";
+const TOO_MANY: &str = "4096 ends put into this queue, as many as can at once, and all of \
+    their processes live: have some close it, or end, or make it with receivers=\"many\"";
 const _: () = assert!(accounts::MOST == 4096, "the message says so");
 const CHANGES: usize = 1;
 const WAITING: usize = 2;
@@ -135,8 +135,8 @@ impl Board {
 }
 
 impl Board {
-    /// An account for a ring of this process; none where there are as many as may be, until the receiver has got what
-    /// those have put who are gone.
+    /// An account for a ring of this process; none where there are as many as may be, until the
+    /// receiver has got what those have put who are gone.
     ///
     /// # Errors
     /// None is of one who is gone: that may last for ever.

@@ -605,8 +605,8 @@ impl Offered {
         Ok(Offered { connection, packet, files, flow, agreed, setup, mapped })
     }
 
-    /// Maps the ring, if it can be used without harm. What fails for want of memory or descriptors may be tried
-    /// again.
+    /// Maps the ring, if it can be used without harm. What fails for want of memory or descriptors
+    /// may be tried again.
     pub(super) fn map(&mut self) -> Result<(), ChannelError> {
         if self.mapped.is_none() {
             let again = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 0);

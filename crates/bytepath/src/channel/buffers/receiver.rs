@@ -59,8 +59,8 @@ impl Connection {
         self.offered_buffers(setup)?.receiver()
     }
 
-    /// Hears what a sender of messages with buffers offers, and takes it later: for those who try again where they
-    /// have no room for it now.
+    /// Hears what a sender of messages with buffers offers, and takes it later: for those who try
+    /// again where they have no room for it now.
     ///
     /// # Errors
     /// The other end is not what it should be.
@@ -95,7 +95,8 @@ impl OfferedBuffers {
     /// Maps the ring, so that it can be received from. Does nothing where that is done.
     ///
     /// # Errors
-    /// There is no room ([`ChannelError::Memory`]), or no descriptor ([`ChannelError::Socket`]): try again later.
+    /// There is no room ([`ChannelError::Memory`]), or no descriptor ([`ChannelError::Socket`]):
+    /// try again later.
     pub fn map(&mut self) -> Result<(), ChannelError> {
         self.offered.map()
     }

@@ -159,35 +159,41 @@ def copy(
             # After all that may be refused: what is taken from a pipe here cannot be put back, nor into a sink
             # what it held.
             ends.empty_sink()
-            ahead = opened_source.read_ahead(given)
-            parts = [_deliver(ahead, ends.sink, asked, tell)] if ahead else []
-            asked["before"] = len(ahead)
+            parts = _deliver_ahead(opened_source, ends.sink, asked, tell)
+            asked["before"] = sum(part.bytes for part in parts)
             if given is not None:
-                asked["limit"] = given - len(ahead)
+                asked["limit"] = given - asked["before"]
             parts.append(_bytepath.move_bytes(ends.source, ends.sink, asked, tell))
         if verify:
             ends.verify(parts[-1].bytes)
     return _copied(parts)
 
 
-def _deliver(
-    ahead: bytes, sink: int, asked: dict[str, Any], tell: Callable[[int], None] | None
-) -> _bytepath.Moved:
-    """Brings what was read ahead to the sink, as all else is: from a file, by whatever route."""
-    with closing(_file_of(ahead)) as file:
+def _deliver_ahead(
+    source: Opened, sink: int, asked: dict[str, Any], tell: Callable[[int], None] | None
+) -> list[_bytepath.Moved]:
+    """Brings what was read ahead to the sink, if anything was, as all else is: from a file, by whatever route."""
+    file = None
+    try:
+        source.read_ahead(asked["limit"])
+        if not (ahead := source.ahead):
+            return []
+        file = _file_of(ahead)
         by_any = {**asked, "limit": None, "route": None, "profile": None, "any_order": False}
-        try:
-            return _bytepath.move_bytes(file.fileno(), sink, by_any, tell)
-        except BaseException as error:
-            if not isinstance(error, CopyError) and error.__cause__ is None:
-                # A handler of a signal, before or after the call.
-                at = os.lseek(file.fileno(), 0, os.SEEK_CUR)
-                error.__cause__ = make(errno.ECANCELED, f"cancelled at byte {at}", at)
-            for told in (error, error.__cause__):
-                if isinstance(told, CopyError):
-                    # The file could be read again, but what its bytes were read from cannot.
-                    told.stranded = ahead[told.offset :]
-            raise
+        return [_bytepath.move_bytes(file.fileno(), sink, by_any, tell)]
+    except BaseException as error:
+        if not isinstance(error, CopyError) and error.__cause__ is None:
+            # A handler of a signal, before or after the call.
+            at = 0 if file is None else os.lseek(file.fileno(), 0, os.SEEK_CUR)
+            error.__cause__ = make(errno.ECANCELED, f"cancelled at byte {at}", at)
+        for told in (error, error.__cause__):
+            if isinstance(told, CopyError):
+                # The file could be read again, but what its bytes were read from cannot.
+                told.stranded = source.ahead[told.offset :]
+        raise
+    finally:
+        if file is not None:
+            file.close()
 
 
 def _file_of(ahead: bytes) -> _bytepath.Held:

@@ -53,6 +53,7 @@ class Opened:
         self._stood: int | None = None
         self._owned = False
         self._held: _bytepath.Held | None = None
+        self._taken: list[bytes] = []
         if isinstance(end, (str, bytes, os.PathLike)):
             self._owned = True
             self.name = os.fspath(end)
@@ -254,17 +255,24 @@ class Opened:
     def _appends(self) -> bool:
         return bool(fcntl.fcntl(self.descriptor, fcntl.F_GETFL) & os.O_APPEND)
 
-    def read_ahead(self, most: int | None) -> bytes:
-        """What a file object holds of a pipe or socket comes before what the descriptor gives."""
+    def read_ahead(self, most: int | None) -> None:
+        """What a file object holds of a pipe or socket comes before what the descriptor gives: takes it."""
         file = self._file
         if file is None or self._stood is not None or not file.readable():
-            return b""
-        left, pieces = sys.maxsize if most is None else most, []
+            return
+        left = sys.maxsize if most is None else most
         with _nothing_to_read(file.raw):
-            while piece := file.read1(min(left, _PIECE_BYTES)):
-                pieces.append(piece)
-                left -= len(piece)
-        return b"".join(pieces)
+            while True:
+                # All by one call, in the middle of which no handler of a signal can lose what was taken.
+                self._taken.extend(map(file.read1, (min(left, _PIECE_BYTES),)))
+                if not self._taken[-1]:
+                    return
+                left -= len(self._taken[-1])
+
+    @property
+    def ahead(self) -> bytes:
+        """What `read_ahead` has taken."""
+        return b"".join(self._taken)
 
     def leave(self) -> None:
         """Closes what `open` opened; an object of the caller's stands where the descriptor does."""

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable
 from multiprocessing import parent_process, util
+from operator import index
 from threading import RLock, Thread, current_thread, main_thread
 from threading import enumerate as enumerate_threads
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ MOMENT_S = 0.002
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
 _exits_in = 0
+_ended_in = 0
 
 
 def keep_account_of(owner: Any) -> None:
@@ -52,7 +54,10 @@ util.register_after_fork(_live, _let_all_go_at_exit)
 
 
 def _let_all_go(early: bool = False) -> None:
+    global _ended_in
     if not _threads():
+        # First: who makes an end meanwhile looks at it afterwards.
+        _ended_in = os.getpid()
         for owner in list(_live):
             owner._let_go(early)
     elif early:
@@ -65,6 +70,11 @@ def _let_all_go_after_threads() -> None:
         for thread in threads:
             thread.join()
     _let_all_go()
+
+
+def is_over() -> bool:
+    """Whether this process has ended what it puts, and does not wait for this thread."""
+    return _ended_in == os.getpid() and current_thread().daemon
 
 
 def _threads() -> list[Thread]:
@@ -97,6 +107,13 @@ os.register_at_fork(
 )
 
 
+def check_sizes(capacity: int, ring_bytes: int) -> None:
+    """Refuses what are no numbers of bytes: an end would say so only where it is first used."""
+    for name, given in (("capacity", capacity), ("ring_bytes", ring_bytes)):
+        if not 0 <= index(given) < 1 << 64:
+            raise ValueError(f"{name} has to be between 0 and 2**64 - 1 bytes, not {given}")
+
+
 def check_ring_bytes(ring_bytes: int) -> None:
     """Refuses a ring that whoever is at an address would not take: it would learn that only after objects are in it."""
     if ring_bytes > RING_BYTES_MOST:
@@ -104,13 +121,6 @@ def check_ring_bytes(ring_bytes: int) -> None:
             f"a ring of {ring_bytes} bytes is larger than the other end of an address takes: ring_bytes is "
             f"{RING_BYTES_MOST} (64 MiB) at the most; large buffers do not go through it, see capacity"
         )
-
-
-def detached(given: Any) -> int:
-    """The descriptor that came with an argument of this process, which programs that it starts do not inherit."""
-    fd: int = given.detach()
-    os.set_inheritable(fd, False)
-    return fd
 
 
 class Readers:

@@ -15,7 +15,7 @@ from typing import Any
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
-from bytepath._sharing import CAPACITY, RING_BYTES, Readers, check_ring_bytes, detached, keep_account_of, until
+from bytepath._sharing import CAPACITY, RING_BYTES, Readers, check_ring_bytes, check_sizes, keep_account_of, until
 from bytepath._pickling import dumps, loads
 
 __all__ = ["AsyncChannel", "Channel", "ChannelError", "ChannelListener", "PeerGone"]
@@ -42,7 +42,7 @@ class Channel:
     then. `with` closes it.
     """
 
-    def __init__(self, receives: int, sends: int, *, capacity: int, ring_bytes: int) -> None:
+    def __init__(self, receives: _bytepath.Held, sends: _bytepath.Held, *, capacity: int, ring_bytes: int) -> None:
         self._receives = receives
         self._sends = sends
         self._capacity = capacity
@@ -64,14 +64,8 @@ class Channel:
     def pair(cls, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> tuple[Channel, Channel]:
         """Both ends of a new channel. Give one to another process, and close it here: while it is open here,
         the death of that process goes unnoticed."""
-        one_way = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            other_way = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        except OSError:
-            for end in one_way:
-                end.close()
-            raise
-        there, back = ([end.detach() for end in way] for way in (one_way, other_way))
+        check_sizes(capacity, ring_bytes)
+        there, back = _bytepath.Held.socket_pair(), _bytepath.Held.socket_pair()
         one = cls(back[1], there[0], capacity=capacity, ring_bytes=ring_bytes)
         other = cls(there[1], back[0], capacity=capacity, ring_bytes=ring_bytes)
         one._pair, other._pair = (os.getpid(), weakref.ref(other)), (os.getpid(), weakref.ref(one))
@@ -87,7 +81,7 @@ class Channel:
         check_ring_bytes(ring_bytes)
         ours, theirs = cls.pair(capacity=capacity, ring_bytes=ring_bytes)
         with theirs, socket.socket(fileno=_bytepath.connect(os.fspath(address), timeout)) as meeting:
-            socket.send_fds(meeting, [_HELLO], [theirs._receives, theirs._sends])
+            socket.send_fds(meeting, [_HELLO], [theirs._receives.fileno(), theirs._sends.fileno()])
         return ours
 
     # ---- sending -------------------------------------------------------------------------------
@@ -146,21 +140,14 @@ class Channel:
         """Makes an end of a descriptor, which stays where that lacked what may be there the next time."""
         if descriptor in self._unmade:
             raise self._unmade[descriptor].with_traceback(None)
-        fd = getattr(self, descriptor)
         try:
             # One that a handler of a signal makes meanwhile, or has made, is the one.
             _bytepath.make_first(self, place, descriptor, make, *sizes)
         except Exception as error:
             if not isinstance(error, MemoryError) and getattr(error, "errno", None) not in _LACKS:
                 self._unmade[descriptor] = error
-                self._end_descriptor(descriptor, fd)
+                getattr(self, descriptor).close()
             raise
-
-    def _end_descriptor(self, which: str, fd: int) -> None:
-        # Unless a handler of a signal has closed all meanwhile.
-        if getattr(self, which) == fd:
-            setattr(self, which, -1)
-            os.close(fd)
 
     @property
     def aio(self) -> AsyncChannel:
@@ -204,10 +191,8 @@ class Channel:
             self._let_go()
             # With the descriptors that they wait for.
             self._outbox = self._inbox = None
-            for fd in (self._receives, self._sends):
-                if fd >= 0:
-                    os.close(fd)
-            self._receives = self._sends = -1
+            self._receives.close()
+            self._sends.close()
         self._readers.end()
 
     @property
@@ -240,21 +225,20 @@ class Channel:
         self._outbox = self._inbox = None
         self._readers = Readers()
         self._making = RLock()
-        for fd in (self._receives, self._sends):
-            if fd >= 0:
-                os.close(fd)
-        self._receives = self._sends = -1
+        self._receives.close()
+        self._sends.close()
 
     def __reduce__(self) -> Any:
         if self._closed or self._owner:
             whose = "is closed" if self._closed else "was used by this process, and belongs to it"
             raise ValueError(f"this end of the channel {whose}: it cannot be given away")
-        given = (DupFd(self._receives), DupFd(self._sends))
+        given = (DupFd(self._receives.fileno()), DupFd(self._sends.fileno()))
         return _received, (type(self), *given, self._capacity, self._ring_bytes)
 
 
 def _received(kind: type[Channel], receives: Any, sends: Any, capacity: int, ring_bytes: int) -> Channel:
-    return kind(detached(receives), detached(sends), capacity=capacity, ring_bytes=ring_bytes)
+    held = (_bytepath.Held(end.detach) for end in (receives, sends))
+    return kind(*held, capacity=capacity, ring_bytes=ring_bytes)
 
 
 class AsyncChannel:
@@ -299,6 +283,7 @@ class ChannelListener:
         ChannelError where who has connected is no channel of this version, and TimeoutError, with no `timeout`
         as well, where it says nothing for 5 s. The listener goes on listening: call it again. `ring_bytes`: 64 MiB
         at the most (ValueError)."""
+        check_sizes(capacity, ring_bytes)
         check_ring_bytes(ring_bytes)
         if self._listener is None:
             raise RuntimeError(f"this listener belongs to process {self._owner}, which a process forked from it cannot use")
@@ -316,10 +301,8 @@ class ChannelListener:
             if left is not None and not left > 0.0:
                 raise TimeoutError("nobody has connected in time")
         if hello != _HELLO or len(fds) != 2:
-            for fd in fds:
-                os.close(fd)
             raise ChannelError("who has connected is no channel of this version: use the same bytepath at both ends")
-        return Channel(fds[0], fds[1], capacity=capacity, ring_bytes=ring_bytes)
+        return Channel(*fds, capacity=capacity, ring_bytes=ring_bytes)
 
     def close(self) -> None:
         """Listens no more."""
@@ -342,7 +325,7 @@ class ChannelListener:
         self.close()
 
 
-def _told(meeting: socket.socket, end: float | None) -> tuple[bytes, list[int]]:
+def _told(meeting: socket.socket, end: float | None) -> tuple[bytes, list[_bytepath.Held]]:
     """What who has connected says, nothing where it has hung up, and the descriptors that come with it, which programs
     that are started meanwhile do not inherit: socket.recv_fds takes flags, but does not use them (Python 3.11)."""
     patience = _PATIENCE_S if end is None else end - monotonic()
@@ -356,4 +339,4 @@ def _told(meeting: socket.socket, end: float | None) -> tuple[bytes, list[int]]:
     for level, kind, data in beside:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-    return hello, fds.tolist()
+    return hello, [_bytepath.Held(int, fd) for fd in fds]

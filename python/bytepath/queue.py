@@ -20,7 +20,8 @@ from bytepath._sharing import (
     RING_BYTES,
     Readers,
     check_ring_bytes,
-    detached,
+    check_sizes,
+    is_over,
     keep_account_of,
     until,
 )
@@ -74,24 +75,28 @@ class Queue:
         if receivers not in ("one", "many"):
             raise ValueError(f'receivers is "one" or "many", and not {receivers!r}')
         maxsize = index(maxsize)
+        if ring_bytes is None:
+            ring_bytes = RING_BYTES if receivers == "one" else _POOL_RING_BYTES
+        check_sizes(capacity, ring_bytes)
         board = _bytepath.Board.create(int.from_bytes(os.urandom(16), "little"))
         if receivers == "many":
-            pool = _bytepath.Pool.create(_POOL_RING_BYTES if ring_bytes is None else ring_bytes, capacity)
+            pool = _bytepath.Pool.create(ring_bytes, capacity)
             self._begin("", None, board, maxsize, capacity, RING_BYTES, pool)
             keep_account_of(self)
             return
         name = "bytepath-queue-" + os.urandom(16).hex()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind("\0" + name)
-        listener.listen(_BACKLOG)
-        ring_bytes = RING_BYTES if ring_bytes is None else ring_bytes
-        self._begin("@" + name, listener.detach(), board, maxsize, capacity, ring_bytes)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind("\0" + name)
+            listener.listen(_BACKLOG)
+            held = _bytepath.Held(os.dup, listener.fileno())
+        self._begin("@" + name, held, board, maxsize, capacity, ring_bytes)
 
     @classmethod
     def listen(cls: type[_Kind], address: str | os.PathLike[str], *, ring_bytes: int = RING_BYTES) -> _Kind:
         """The receiving end of a queue for processes that are not related: those that `connect` to this
         address, a path, or `@` and a name. Whoever may write to the path may put; other users may not. `ring_bytes`:
         64 MiB at the most (ValueError)."""
+        check_sizes(CAPACITY, ring_bytes)
         check_ring_bytes(ring_bytes)
         queue, address = cls.__new__(cls), os.fspath(address)
         queue._begin(address, None, None, 0, CAPACITY, ring_bytes)
@@ -110,6 +115,7 @@ class Queue:
     ) -> _Kind:
         """A putting end of a queue that listens at this address, or will before the time is over. `ring_bytes`: 64 MiB
         at the most (ValueError)."""
+        check_sizes(capacity, ring_bytes)
         check_ring_bytes(ring_bytes)
         queue, address = cls.__new__(cls), os.fspath(address)
         queue._begin(address, None, None, 0, capacity, ring_bytes)
@@ -120,7 +126,7 @@ class Queue:
     def _begin(
         self,
         address: str,
-        listener: int | None,
+        listener: _bytepath.Held | None,
         board: _bytepath.Board | None,
         maxsize: int,
         capacity: int,
@@ -234,6 +240,7 @@ class Queue:
         if self._board is None:
             raise ValueError(f"this end of the queue at {self._address} receives; put at one that connects")
         keep_account_of(self)
+        self._let_go_if_over()
         left = _CONNECTS_S
         while True:
             if until is not None:
@@ -253,7 +260,7 @@ class Queue:
                             made.close()
                     finally:
                         # It may be that nobody listens any more because this was closed.
-                        self._let_go_if_closed()
+                        self._let_go_if_over()
             if outbox is not None or not (until is None or monotonic() < until):
                 return outbox
             sleep(MOMENT_S)
@@ -329,7 +336,7 @@ class Queue:
     def _listener_again(self) -> _bytepath.Held:
         with self._copying:
             self._check_open()
-            return _bytepath.Held(os.dup, self._listener)
+            return self._listener.again()
 
     def _claim(self, board: _bytepath.Board, inbox: _bytepath.Inbox) -> None:
         other = board.claim()
@@ -393,7 +400,7 @@ class Queue:
         with self._copying:
             listener, self._listener = self._listener, None
             if listener is not None:
-                os.close(listener)
+                listener.close()
 
     def join_thread(self) -> None:
         """Returns: no thread is needed. What was put is where it has to be when `put` returns."""
@@ -417,6 +424,13 @@ class Queue:
         if self._closed:
             self._let_go()
             self._check_open()
+
+    def _let_go_if_over(self) -> None:
+        """For who puts: nor does the process, which ends, wait for a thread that is a daemon."""
+        self._let_go_if_closed()
+        if is_over():
+            self._let_go(early=True)
+            raise ValueError("this queue is closed, as its process ends")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -473,7 +487,7 @@ class Queue:
             if self._inbox is not None:
                 raise TypeError("the receiving end of a queue at an address cannot be given away")
             return _connected, (type(self), self._address, self._capacity, self._ring_bytes)
-        given = (DupFd(self._listener), DupFd(self._board.fileno()))
+        given = (DupFd(self._listener.fileno()), DupFd(self._board.fileno()))
         return _received, (type(self), self._address, *given, self._maxsize, self._capacity, self._ring_bytes)
 
 
@@ -482,7 +496,7 @@ def _received(
 ) -> Queue:
     queue = kind.__new__(kind)
     board = _bytepath.Board.from_fd(_bytepath.Held(board.detach))
-    queue._begin(address, detached(listener), board, maxsize, capacity, ring_bytes)
+    queue._begin(address, _bytepath.Held(listener.detach), board, maxsize, capacity, ring_bytes)
     return queue
 
 

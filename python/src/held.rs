@@ -1,16 +1,17 @@
 //! Descriptors that are closed when nobody has them any more. What a handler of a signal raises may come between a call
 //! that opens one and the assignment of its number, which nobody would close then.
 
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::sys::descriptors::taken;
+use crate::sys::descriptors::{close, taken};
 
 /// A descriptor of ours.
 #[pyclass(frozen, module = "bytepath._bytepath")]
@@ -34,15 +35,30 @@ impl Held {
         Ok((Held::new(reader), Held::new(writer)))
     }
 
+    /// Both ends of a new pair of Unix sockets that take packets.
+    #[staticmethod]
+    fn socket_pair() -> PyResult<(Held, Held)> {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (one, other) = socketpair(family, kind, SocketFlags::CLOEXEC, None).map_err(raised)?;
+        Ok((Held::new(one), Held::new(other)))
+    }
+
+    /// The same once more, under another number.
+    pub(crate) fn again(&self) -> PyResult<Held> {
+        let fd = self.fd();
+        let again = fd.as_ref().ok_or(Errno::BADF).and_then(|fd| fcntl_dupfd_cloexec(fd, 3));
+        again.map(Held::new).map_err(raised)
+    }
+
     fn fileno(&self) -> PyResult<i32> {
         let fd = self.fd();
         fd.as_ref().map(OwnedFd::as_raw_fd).ok_or_else(|| PyValueError::new_err("it is closed"))
     }
 
     /// Closes it, unless it is, and says what was wrong, which may be that what was written is lost.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(fd) = self.fd().take() else { return Ok(()) };
-        py.import("os")?.getattr("close")?.call1((fd.into_raw_fd(),)).map(drop)
+        py.detach(|| close(fd)).map_err(raised)
     }
 }
 

@@ -121,7 +121,8 @@ def tell_inherited(
     channel: bytepath.Channel, one: bytepath.Queue, many: bytepath.Queue, told
 ) -> None:
     """Tells which descriptors that came as arguments this process would hand on to programs."""
-    fds = [channel._receives, channel._sends, one._listener, one._board.fileno(), many._board.fileno()]
+    held = (channel._receives, channel._sends, one._listener, one._board, many._board)
+    fds = [it.fileno() for it in held]
     told.send([fd for fd in (*fds, *many._pool.filenos()) if os.get_inheritable(fd)])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -19,6 +20,7 @@ import sys
 import threading
 import time
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +29,7 @@ import numpy as np
 import pytest
 
 import bytepath
+from interrupts import interrupted_at
 
 METHODS = ["fork", "spawn", "forkserver"]
 SMALL = {"capacity": 1 << 20, "ring_bytes": 1 << 14}
@@ -356,7 +359,7 @@ def test_who_hangs_up_before_it_has_said_what_it_is_is_not_waited_for():
 def test_programs_that_are_started_inherit_no_descriptors_of_channels(tmp_path):
     with bytepath.ChannelListener(str(tmp_path / "channel")) as listener:
         with bytepath.Channel.connect(str(tmp_path / "channel")), listener.accept(timeout=30) as channel:
-            assert not os.get_inheritable(channel._receives) and not os.get_inheritable(channel._sends)
+            assert not any(os.get_inheritable(fd.fileno()) for fd in (channel._receives, channel._sends))
     told, tells = multiprocessing.Pipe()
     here, there = bytepath.Channel.pair()
     queues = bytepath.Queue(), bytepath.Queue(receivers="many")
@@ -935,6 +938,19 @@ def test_a_ring_that_is_larger_than_the_other_end_takes_is_refused_before_anythi
             listener.accept(timeout=0, ring_bytes=most + 1)
 
 
+@pytest.mark.parametrize("name", ["capacity", "ring_bytes"])
+@pytest.mark.parametrize("given", [-1, 1 << 64])
+def test_what_is_no_number_of_bytes_is_refused_by_name(tmp_path, name, given):
+    address = str(tmp_path / "queue")
+    asked = {name: given}
+    makes = [bytepath.Channel.pair, bytepath.Queue, lambda **asked: bytepath.Queue(receivers="many", **asked)]
+    with bytepath.Queue.listen(address), bytepath.ChannelListener(str(tmp_path / "channel")) as listener:
+        makes += [lambda **asked: bytepath.Queue.connect(address, **asked), lambda **asked: listener.accept(1, **asked)]
+        for make in makes:
+            with pytest.raises(ValueError, match=f"{name} has to be between 0 .* not {given}"):
+                make(**asked)
+
+
 def test_who_is_out_of_descriptors_is_told_so_and_loses_nothing():
     # What other tests have left.
     gc.collect()
@@ -988,17 +1004,34 @@ def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
 NO_ROOM = r"cannot map 1\d\d\d* [KM]iB in shared pages: .*\(ulimit -v\)"
 
 
-def test_a_ring_that_there_is_no_memory_to_map_is_told_and_not_forgotten():
+def test_a_ring_that_there_is_no_memory_to_map_is_told_and_tried_again():
     queue = bytepath.Queue(ring_bytes=128 << 20)
     queue.put(1)
     here, there = bytepath.Channel.pair(ring_bytes=128 << 20)
     here.send(1)
-    for get in (queue.get, there.recv):
-        with little_memory(), pytest.raises(MemoryError, match=NO_ROOM):
-            get(timeout=5)
+    for get, put in ((queue.get, queue.put), (there.recv, here.send)):
+        with little_memory():
+            for _ in range(2):
+                with pytest.raises(MemoryError, match=NO_ROOM):
+                    get(timeout=5)
+        put(2)
+        assert [get(timeout=5), get(timeout=5)] == [1, 2]
     with little_memory(200 << 20), pytest.raises(MemoryError, match=NO_ROOM):
         # The memory of one that many get from is mapped twice.
         bytepath.Queue(receivers="many", ring_bytes=128 << 20)
+
+
+def test_the_sender_is_told_that_the_receiver_had_no_room_for_its_ring():
+    here, there = bytepath.Channel.pair(ring_bytes=128 << 20)
+    here.send(1)
+    with little_memory():
+        with pytest.raises(MemoryError, match=NO_ROOM):
+            there.recv(timeout=5)
+        there.close()
+    with pytest.raises(bytepath.ChannelError, match=r"that end had no memory.*\(ulimit -v\)"):
+        # It looks now and then.
+        while True:
+            here.send(2, timeout=5)
 
 
 def test_nothing_lies_in_dev_shm_nor_is_it_needed():
@@ -1112,3 +1145,25 @@ def test_an_end_whose_first_use_is_interrupted_can_be_used_again():
                 assert got == "last", microseconds
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("make", [bytepath.Channel.pair, bytepath.Queue, lambda: bytepath.Queue(receivers="many")])
+def test_an_end_whose_making_is_interrupted_leaves_no_descriptor(make):
+    make()
+    gc.collect()
+    before = sorted(os.listdir("/proc/self/fd"))
+    left = {}
+    for number in itertools.count():
+        with warnings.catch_warnings():
+            # A socket of Python's that nobody has closed.
+            warnings.simplefilter("ignore", ResourceWarning)
+            goes_on = interrupted_at(number, make) is not None
+        now = sorted(os.listdir("/proc/self/fd"))
+        if now != before:
+            gc.collect()
+            now = sorted(os.listdir("/proc/self/fd"))
+        if now != before:
+            left[number], before = set(now) - set(before), now
+        if not goes_on:
+            break
+    assert number > 10 and not left

@@ -8,6 +8,7 @@ import errno
 import gc
 import importlib.util
 import itertools
+import mmap
 import multiprocessing
 import os
 import queue as queues
@@ -15,6 +16,7 @@ import random
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -22,6 +24,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import channel_work as work
 import numpy as np
@@ -700,6 +703,40 @@ def test_a_handler_uses_a_queue_whose_first_use_it_interrupts(python, what, when
     assert (done.stdout, done.stderr) == ("all\n", ""), done
 
 
+PUTS_WHILE_THE_PROCESS_ENDS = """
+import contextlib, multiprocessing, queue, threading, time
+import bytepath
+
+
+def get(items):
+    with contextlib.suppress(queue.Empty):
+        while True:
+            items.get(timeout=1)
+
+
+items = bytepath.Queue()
+child = multiprocessing.get_context("fork").Process(target=get, args=(items,))
+child.start()
+begun = threading.Event()
+
+
+def put():
+    while True:
+        with contextlib.suppress(ValueError):
+            items.put(1)
+            begun.set()
+
+
+threading.Thread(target=put, daemon=True).start()
+begun.wait()
+"""
+
+
+def test_a_daemon_that_goes_on_putting_does_not_keep_its_process_from_ending(python):
+    done = python(PUTS_WHILE_THE_PROCESS_ENDS)
+    assert (done.returncode, done.stderr) == (0, ""), done
+
+
 def use_while_too_much_is_under_way(queue: bytepath.Queue, end: bytepath.Channel, told) -> None:
     if os.geteuid() == 0:
         os.setuid(54_321)
@@ -889,3 +926,23 @@ print(resident() - before)
 """
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True, timeout=60)
     assert int(done.stdout) < 20 * 2 * (1 << 20), "a ring has 512 KiB, and no page of 2 MiB"
+
+
+def test_one_who_puts_beside_as_many_as_can_is_told_so_and_does_not_wait():
+    """The accounts of others are written by hand: as many processes are more than a test has."""
+    most, first, used, words = 4096, 80, 51, 4
+    queue = bytepath.Queue()
+    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    ours = os.getpid() << 32 | int(stat[19]) & 0xFFFF_FFFF
+    child = fork().Process(target=work.put_one, args=(queue,))
+    with mmap.mmap(queue._board.fileno(), (first + most * words) * 8) as board:
+        struct.pack_into("<Q", board, used * 8, most)
+        for at in range(most):
+            struct.pack_into("<2Q", board, (first + at * words) * 8, ours, 1 << 48)
+        for how in ({}, {"timeout": 1}, {"block": False}):
+            with pytest.raises(bytepath.ChannelError, match="4096 ends put into this queue"):
+                queue.put(1, **how)
+        struct.pack_into("<2Q", board, first * 8, 0, 0)
+    child.start()
+    assert queue.get(timeout=30) == 1
+    child.join()

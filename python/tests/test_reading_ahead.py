@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import resource
 import socket
@@ -16,6 +17,7 @@ import pytest
 
 import bytepath
 from bytepath import _bytepath
+from interrupts import interrupted_at
 
 # Longer than any pause here, so that a copy that waits for nothing is told from one that does not end.
 LONG_S = 30.0
@@ -235,3 +237,18 @@ def test_what_was_read_ahead_is_counted_by_what_moved_it(tmp_path):
         copied = bytepath.copy(file, tmp_path / "b")
     assert copied.bytes == 10
     assert f"came: 10 bytes by {copied.route}" in copied.explained
+
+
+def test_what_was_read_ahead_is_in_the_sink_or_in_the_error_wherever_an_interrupt_comes(tmp_path):
+    sink = tmp_path / "b"
+    for number in itertools.count():
+        sink.unlink(missing_ok=True)
+        with pipe_with_file(b"read ahead") as (file, source):
+            source.close()
+            error = interrupted_at(number, lambda file=file: bytepath.copy(file, sink, length=10))
+            if error is None:
+                break
+            stranded = getattr(error.__cause__, "stranded", b"")
+            there = sink.read_bytes() if sink.exists() else b""
+            assert there + stranded + (file.read() or b"") == b"read ahead", number
+    assert number > 100 and sink.read_bytes() == b"read ahead"

@@ -139,6 +139,14 @@ impl<'m> Accounts<'m> {
         (0..self.used()).map(|at| i64::from(self.state(at).count)).sum()
     }
 
+    /// Whether there are as many as may be, all of processes that live.
+    pub(super) fn are_all_in_use(self) -> bool {
+        (0..MOST).all(|at| {
+            let owner = self.word(at, OWNER).load(SeqCst);
+            owner != 0 && !is_gone(owner)
+        })
+    }
+
     /// One that nobody has: of those there have been, one more, or one whose process was killed and has nothing in it.
     fn claim(self, ours: u64) -> Option<usize> {
         let is_ours = |at: usize, before: u64| {

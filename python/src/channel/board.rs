@@ -10,7 +10,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use super::accounts::{self, ACCOUNT_BYTES, Account, Accounts};
-use super::errors::{no_memory, taken_fd};
+use super::errors::{no_memory, ours, taken_fd};
 use super::signal::{Signal, Turns, identity, is_gone};
 use super::waiting::Deadline;
 use crate::held::Passed;
@@ -27,6 +27,10 @@ const ACCOUNTS_USED: usize = 51;
 /// Whose turn it is to look whether there is room for one more, and to count it.
 const TURN: usize = 64;
 const ACCOUNTS: usize = 80;
+/// Why nobody more can put.
+const TOO_MANY: &str = "4096 ends put into this queue, as many as can at once, and all of \
+    their processes live: have some close it, or end, or make it with receivers=\"many\"";
+const _: () = assert!(accounts::MOST == 4096, "the message says so");
 const CHANGES: usize = 1;
 const WAITING: usize = 2;
 
@@ -131,9 +135,17 @@ impl Board {
 }
 
 impl Board {
-    /// An account for a ring of this process; none where there are as many as may be.
-    pub(super) fn open_account(&self) -> PyResult<Option<Account>> {
-        Ok(self.accounts().open(known_identity()?))
+    /// An account for a ring of this process; none where there are as many as may be, until the
+    /// receiver has got what those have put who are gone.
+    ///
+    /// # Errors
+    /// None is of one who is gone: that may last for ever.
+    pub(super) fn open_account(&self, py: Python<'_>) -> PyResult<Option<Account>> {
+        let account = self.accounts().open(known_identity()?);
+        if account.is_none() && self.accounts().are_all_in_use() {
+            return Err(ours(py, "ChannelError", TOO_MANY.to_owned()));
+        }
+        Ok(account)
     }
 
     /// Waits until fewer than so many are inside, and counts one more, which is about to be put; whether that came in

@@ -17,7 +17,7 @@ const MODULE: &str = "bytepath._channel_errors";
 /// An exception of the package's, which is written in Python: the class that the interpreter has that runs, of which a
 /// process may have several. What is raised is often made while an end is locked, and importing lets other threads
 /// run, which then wait for that lock with the interpreter held, for ever: so it is there already.
-fn ours(py: Python<'_>, name: &str, message: String) -> PyErr {
+pub(super) fn ours(py: Python<'_>, name: &str, message: String) -> PyErr {
     let kind = imported(py, MODULE).and_then(|it| Ok(it.getattr(name)?.cast_into::<PyType>()?));
     kind.map_or_else(|error| error, |kind| PyErr::from_type(kind, message))
 }

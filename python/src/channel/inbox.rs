@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytepath::channel::{
-    Address, BufferReceiver, Buffers, ChannelError, Connection, Listener, Users,
+    Address, BufferReceiver, Buffers, ChannelError, Connection, Listener, OfferedBuffers, Users,
 };
 use pyo3::exceptions::{PyEOFError, PyValueError};
 use pyo3::prelude::*;
@@ -64,6 +64,8 @@ struct State {
     /// It has taken in all who had connected before it.
     has_met_all: bool,
     newcomers: Vec<Newcomer>,
+    /// Who has offered a ring that there was no room for yet.
+    offers: Vec<(OfferedBuffers, Option<Account>)>,
     lanes: Vec<Lane>,
     /// Whose turn it is.
     next: usize,
@@ -195,6 +197,11 @@ impl Inbox {
             let known = state.newcomers.drain(..).filter_map(|newcomer| newcomer.account);
             let mut lost: Vec<Account> = known.collect();
             lost.extend(state.lanes.drain(..).filter_map(|lane| lane.account));
+            for (offer, account) in state.offers.drain(..) {
+                // The last try, of which the sender is told.
+                drop(offer.receiver());
+                lost.extend(account);
+            }
             // Others may have the same listener, where who has connected would wait for the next receiver, though
             // nobody is to get any more what it has sent.
             if let Some(listener) = state.listener.take() {
@@ -217,6 +224,7 @@ impl Inbox {
             state.open = false;
             state.listener = None;
             state.newcomers.clear();
+            state.offers.clear();
             for lane in state.lanes.drain(..) {
                 lane.receiver.abandon();
             }
@@ -234,6 +242,7 @@ impl Inbox {
             board: None,
             has_met_all: false,
             newcomers: Vec::new(),
+            offers: Vec::new(),
             lanes: Vec::new(),
             next: 0,
             looked: Instant::now(),
@@ -360,8 +369,11 @@ impl State {
         if !self.lost.is_empty() {
             return Ok(Found::Loss);
         }
-        let waits_for_nobody = self.listener.is_none() && self.newcomers.is_empty();
-        Ok(if waits_for_nobody && self.lanes.is_empty() { Found::End } else { Found::Nothing })
+        let is_over = self.listener.is_none()
+            && self.newcomers.is_empty()
+            && self.offers.is_empty()
+            && self.lanes.is_empty();
+        Ok(if is_over { Found::End } else { Found::Nothing })
     }
 
     /// Takes in those who have come.
@@ -373,6 +385,10 @@ impl State {
         let board = self.board.as_ref().filter(|_| !self.has_met_all).map(Py::get);
         let left = board.map(Board::accounts_left);
         let accepted = self.accept();
+        let mut lacking = Ok(());
+        for (offer, account) in std::mem::take(&mut self.offers) {
+            lacking = lacking.and(self.take_offer(offer, account));
+        }
         let mut at = 0;
         while at < self.newcomers.len() {
             // What this process is short of may be there the next time; until then the newcomer stays one.
@@ -382,7 +398,7 @@ impl State {
                 Heard::All => {
                     make_sure_of_descriptors(&newcomer.connection, TAKING_IN_FDS)?;
                     let newcomer = self.newcomers.remove(at);
-                    self.take_in(newcomer);
+                    lacking = lacking.and(self.take_in(newcomer));
                 }
                 Heard::Stranger => drop(self.newcomers.remove(at)),
                 Heard::Part
@@ -400,7 +416,7 @@ impl State {
             board.get().close_still_left(left);
             self.has_met_all = true;
         }
-        accepted
+        accepted.and(lacking)
     }
 
     /// Lets those come who can be taken in. The others wait better where they are, and do not take the
@@ -418,7 +434,7 @@ impl State {
         Ok(())
     }
 
-    fn take_in(&mut self, newcomer: Newcomer) {
+    fn take_in(&mut self, newcomer: Newcomer) -> Result<(), PyError> {
         let Newcomer { connection, account, .. } = newcomer;
         // What a listener's newcomers had to say they have said, or have had their time for.
         let patience = if self.listener.is_some() { Duration::ZERO } else { PATIENCE };
@@ -427,7 +443,30 @@ impl State {
         if self.board.is_some() && connection.check_user(Users::Same).is_err() {
             setup.users = Users::Any;
         }
-        match connection.buffer_receiver(&setup) {
+        match connection.offered_buffers(&setup) {
+            Ok(offer) => return self.take_offer(offer, account),
+            Err(error) => self.keep(Err(error), account),
+        }
+        Ok(())
+    }
+
+    /// Takes the ring, if there is room for it now, or keeps the offer for the next time.
+    fn take_offer(
+        &mut self,
+        mut offer: OfferedBuffers,
+        account: Option<Account>,
+    ) -> Result<(), PyError> {
+        if let Err(error @ (ChannelError::Memory(_) | ChannelError::Socket { .. })) = offer.map() {
+            self.offers.push((offer, account));
+            return Err(self::error(error));
+        }
+        self.keep(offer.receiver(), account);
+        Ok(())
+    }
+
+    /// Receives from a sender from now on, or tells why it does not.
+    fn keep(&mut self, made: Result<BufferReceiver, ChannelError>, account: Option<Account>) {
+        match made {
             Ok(receiver) => return self.lanes.push(Lane { receiver, account }),
             // Whoever connects to a listener may be anybody; such is let go and forgotten.
             Err(

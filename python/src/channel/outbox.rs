@@ -104,7 +104,7 @@ impl Outbox {
         if !Connection::can_hand_over().map_err(|error| raised(py, error))? {
             return Ok(None);
         }
-        let Some(account) = board.open_account()? else { return Ok(None) };
+        let Some(account) = board.open_account(py)? else { return Ok(None) };
         let made = Outbox::counted(py, address, ring_bytes, capacity, patience, board, account);
         if !matches!(made, Ok(Some(_))) {
             board.close_account(account);

@@ -151,6 +151,25 @@ pub(super) fn full(most: usize) -> Vec<u8> {
 /// The receiver's answers to an offer.
 pub(super) const TAKEN: &[u8] = b"taken";
 pub(super) const REFUSED: &[u8] = b"refused";
+/// It would take it, and has no room for it.
+const NO_ROOM: &[u8] = b"no room";
+
+/// What a receiver answers that cannot take an offer because of this.
+pub(super) fn refusal(error: &ChannelError) -> &'static [u8] {
+    if matches!(error, ChannelError::Memory(_)) { NO_ROOM } else { REFUSED }
+}
+
+/// Why the receiver does not take the offer, if that is its answer.
+pub(super) fn check_taken(answer: &[u8]) -> Result<(), ChannelError> {
+    match answer {
+        REFUSED => Err(ChannelError::Refused("it is not what that end can use")),
+        NO_ROOM => Err(ChannelError::Refused(
+            "that end had no memory, or no addresses, for the ring; free some there, raise its \
+             limit (ulimit -v), or make the ring smaller here",
+        )),
+        _ => Ok(()),
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ use rustix::thread::futex;
 
 use super::connection::{Connection, deadline};
 use super::error::ChannelError;
-use super::hello::{Agreed, Flow, Offer, REFUSED, Role, TAKEN, TAKES_HUGETLB};
+use super::hello::{Agreed, Flow, Offer, Role, TAKEN, TAKES_HUGETLB, check_taken, refusal};
 use super::packets::{Packets, WAKE};
 use super::ring::{Desk, End, IN_FUTEX, IN_POLL, Impossible};
 use super::setup::Setup;
@@ -166,12 +166,10 @@ impl Link {
         let offer = Offer { version: agreed.version, ring_bytes: ring_bytes as u64, begins: 0 };
         connection.say(&offer.packet(), &[memory.as_fd()])?;
         // The other end has all of it to map, and this one took its time to make it.
-        match connection.hear(deadline(setup.patience), setup.patience)? {
-            (answer, _) if answer == TAKEN => {}
-            (answer, _) if answer == REFUSED => {
-                return Err(ChannelError::Refused("it is not what that end can use"));
-            }
-            _ => return Err(ChannelError::Stray("its answer to the offer is none")),
+        let (answer, _) = connection.hear(deadline(setup.patience), setup.patience)?;
+        check_taken(&answer)?;
+        if answer != TAKEN {
+            return Err(ChannelError::Stray("its answer to the offer is none"));
         }
         Ok(Link::new(connection, memory, End::sender(ring_bytes), setup))
     }
@@ -202,26 +200,7 @@ impl Link {
         flow: Flow,
         setup: &Setup,
     ) -> Result<Link, ChannelError> {
-        let until = deadline(setup.patience);
-        let agreed = connection.greet(Role::Receiver, flow, setup, until)?;
-        // The sender has made the ring since it said hello.
-        let offered = connection.hear(deadline(setup.patience), setup.patience)?;
-        match taken(offered, flow, agreed, setup) {
-            Ok((memory, end)) => {
-                match connection.say(TAKEN, &[]) {
-                    // A sender to many may be done already; what it has sent is there.
-                    Ok(()) | Err(ChannelError::HungUp) => {
-                        Ok(Link::new(connection, memory, end, setup))
-                    }
-                    Err(error) => Err(error),
-                }
-            }
-            Err(error) => {
-                // It may be gone; what is wrong with the offer is what counts.
-                let _ = connection.say(REFUSED, &[]);
-                Err(error)
-            }
-        }
+        Offered::heard(connection, flow, setup)?.taken()
     }
 
     /// Makes this end one of a sender's to many receivers: the ring, of which `end` tells where the
@@ -599,6 +578,66 @@ impl Link {
     }
 }
 
+/// A ring that the other end has offered, which is not taken yet.
+#[derive(Debug)]
+pub(super) struct Offered {
+    connection: Connection,
+    packet: Vec<u8>,
+    files: Vec<OwnedFd>,
+    flow: Flow,
+    agreed: Agreed,
+    setup: Setup,
+    mapped: Option<(SharedMemory, End)>,
+}
+
+impl Offered {
+    /// Hears what the other end offers.
+    pub(super) fn heard(
+        connection: Connection,
+        flow: Flow,
+        setup: &Setup,
+    ) -> Result<Offered, ChannelError> {
+        let until = deadline(setup.patience);
+        let agreed = connection.greet(Role::Receiver, flow, setup, until)?;
+        // The sender has made the ring since it said hello.
+        let (packet, files) = connection.hear(deadline(setup.patience), setup.patience)?;
+        let (setup, mapped) = (*setup, None);
+        Ok(Offered { connection, packet, files, flow, agreed, setup, mapped })
+    }
+
+    /// Maps the ring, if it can be used without harm. What fails for want of memory or descriptors
+    /// may be tried again.
+    pub(super) fn map(&mut self) -> Result<(), ChannelError> {
+        if self.mapped.is_none() {
+            let again = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 0);
+            let files = self.files.iter().map(again).collect::<Result<_, _>>();
+            let files = files.map_err(ChannelError::socket("cannot keep the ring"))?;
+            let offer = (self.packet.as_slice(), files);
+            self.mapped = Some(taken(offer, self.flow, self.agreed, &self.setup)?);
+        }
+        Ok(())
+    }
+
+    /// Tells the other end why its ring is not taken.
+    pub(super) fn refuse(&self, error: &ChannelError) {
+        // It may be gone; what is wrong with the offer is what counts.
+        let _ = self.connection.say(refusal(error), &[]);
+    }
+
+    /// Takes the ring, and tells the other end whether it did.
+    pub(super) fn taken(mut self) -> Result<Link, ChannelError> {
+        self.map().inspect_err(|error| self.refuse(error))?;
+        let (memory, end) = self.mapped.expect("it is mapped");
+        match self.connection.say(TAKEN, &[]) {
+            // A sender to many may be done already; what it has sent is there.
+            Ok(()) | Err(ChannelError::HungUp) => {
+                Ok(Link::new(self.connection, memory, end, &self.setup))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -645,12 +684,12 @@ pub(super) fn memory(
 /// The memory that was offered, if it is what was agreed and can be used without harm, and the end
 /// that reads it.
 fn taken(
-    (packet, files): (Vec<u8>, Vec<OwnedFd>),
+    (packet, files): (&[u8], Vec<OwnedFd>),
     flow: Flow,
     agreed: Agreed,
     setup: &Setup,
 ) -> Result<(SharedMemory, End), ChannelError> {
-    let offer = Offer::understood(&packet)?;
+    let offer = Offer::understood(packet)?;
     if offer.version != agreed.version {
         return Err(ChannelError::Stray("it offers a ring of another version than was agreed"));
     }

@@ -75,7 +75,9 @@ pub use crate::sys::shared_bytes::{SharedBytes, SharedSpace, SharedWord};
 pub use address::Address;
 pub use audience::{RECEIVERS_MAX, Receivers};
 pub use broadcast::Broadcast;
-pub use buffers::{Borrowed, BufferMessage, BufferReceiver, BufferSender, Buffers, Draft};
+pub use buffers::{
+    Borrowed, BufferMessage, BufferReceiver, BufferSender, Buffers, Draft, OfferedBuffers,
+};
 pub use connection::{Connection, Listener};
 pub use error::ChannelError;
 pub use messages::{Message, MessageNow, MessageReceiver, MessageSender};

@@ -14,7 +14,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use super::connection::say;
 use super::error::ChannelError;
-use super::hello::{Hello, PACKET_BYTES, REFUSED, TAKEN};
+use super::hello::{Hello, PACKET_BYTES, TAKEN, check_taken};
 use super::link::Link;
 
 /// Wakes whoever sleeps in poll(2).
@@ -171,8 +171,10 @@ impl Link {
         match packet {
             TAKEN => self.packets.unanswered = None,
             WAKE => {}
-            REFUSED => return Err(ChannelError::Refused("it is not what that end can use")),
-            packet => drop(hello.understood(packet)?),
+            packet => {
+                check_taken(packet)?;
+                hello.understood(packet)?;
+            }
         }
         Ok(())
     }

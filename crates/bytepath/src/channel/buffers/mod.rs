@@ -39,7 +39,7 @@ mod sender;
 mod slots;
 
 pub use depot::Draft;
-pub use receiver::{Borrowed, BufferMessage, BufferReceiver, Buffers};
+pub use receiver::{Borrowed, BufferMessage, BufferReceiver, Buffers, OfferedBuffers};
 pub use sender::BufferSender;
 
 /// Where a buffer is, as a message tells it: 24 bytes, little-endian.

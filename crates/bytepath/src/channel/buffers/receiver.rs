@@ -13,7 +13,7 @@ use rustix::process::{Pid, getpid};
 use super::super::connection::Connection;
 use super::super::error::ChannelError;
 use super::super::hello::{Flow, Hello, PACKET_BYTES, Role};
-use super::super::link::{Link, is_hugetlb};
+use super::super::link::{Link, Offered, is_hugetlb};
 use super::super::messages::{Message, MessageNow, MessageReceiver};
 use super::super::setup::Setup;
 use super::sender::TABLE;
@@ -56,10 +56,16 @@ impl Connection {
     /// # Errors
     /// The other end is not what it should be, or the ring that it offers is not safe to use.
     pub fn buffer_receiver(self, setup: &Setup) -> Result<BufferReceiver, ChannelError> {
-        let mut link = Link::take(self, Flow::Buffers, setup)?;
-        link.take_files()?;
-        let messages = MessageReceiver { link, silent: false };
-        Ok(BufferReceiver { messages, segments: HashMap::new(), slots: None, handed_out: None })
+        self.offered_buffers(setup)?.receiver()
+    }
+
+    /// Hears what a sender of messages with buffers offers, and takes it later: for those who try
+    /// again where they have no room for it now.
+    ///
+    /// # Errors
+    /// The other end is not what it should be.
+    pub fn offered_buffers(self, setup: &Setup) -> Result<OfferedBuffers, ChannelError> {
+        Ok(OfferedBuffers { offered: Offered::heard(self, Flow::Buffers, setup)? })
     }
 
     /// Whether [`Connection::buffer_receiver`] need not wait for the other end now: the ring has
@@ -76,6 +82,31 @@ impl Connection {
         // Behind the first packet is the second one, or nothing but the end.
         let is_more = || rustix::io::ioctl_fionread(self).is_ok_and(|all| all > first_bytes as u64);
         !is_hello || is_more() || self.has_hung_up()
+    }
+}
+
+/// The ring of a sender of messages with buffers, which is offered and not taken yet.
+#[derive(Debug)]
+pub struct OfferedBuffers {
+    offered: Offered,
+}
+
+impl OfferedBuffers {
+    /// Maps the ring, so that it can be received from. Does nothing where that is done.
+    ///
+    /// # Errors
+    /// There is no room ([`ChannelError::Memory`]), or no descriptor ([`ChannelError::Socket`]):
+    /// try again later.
+    pub fn map(&mut self) -> Result<(), ChannelError> {
+        self.offered.map()
+    }
+
+    /// Makes this the end that receives.
+    ///
+    /// # Errors
+    /// As of [`OfferedBuffers::map`]; the sender is told.
+    pub fn receiver(self) -> Result<BufferReceiver, ChannelError> {
+        BufferReceiver::of(self.offered.taken()?)
     }
 }
 
@@ -155,6 +186,12 @@ impl Drop for Borrowed {
 }
 
 impl BufferReceiver {
+    fn of(mut link: Link) -> Result<BufferReceiver, ChannelError> {
+        link.take_files()?;
+        let messages = MessageReceiver { link, silent: false };
+        Ok(BufferReceiver { messages, segments: HashMap::new(), slots: None, handed_out: None })
+    }
+
     /// The message that is there now, without waiting.
     ///
     /// # Errors

@@ -292,6 +292,23 @@ impl<'fd> Endpoint<'fd> {
         self.bytes
     }
 
+    /// Whether it is a file of no size, as those of /proc are too.
+    pub(crate) fn says_empty(&self) -> bool {
+        self.kind == Kind::File && self.bytes == 0
+    }
+
+    /// Whether it is a file that says it is empty, and is. Of those of /proc, of which a read may take
+    /// what they give (kmsg), that is not asked.
+    pub fn gives_nothing(&self) -> bool {
+        // <linux/magic.h>
+        const PROC_SUPER_MAGIC: u32 = 0x9fa0;
+        let is_proc = || {
+            let on = rustix::fs::fstatfs(self.as_fd());
+            on.is_ok_and(|on| on.f_type as u32 == PROC_SUPER_MAGIC)
+        };
+        self.says_empty() && !is_proc() && self.is_at_end() == Ok(true)
+    }
+
     /// Whether it is a file that stores less than its size: it has holes, or is compressed.
     pub(crate) fn may_have_holes(&self) -> bool {
         self.kind == Kind::File && self.stored_bytes < self.bytes

@@ -121,7 +121,7 @@ impl Plan {
         ends(job)?;
         let (mut routes, mut refused) = (Vec::new(), Vec::new());
         for route in ROUTES.iter().copied() {
-            match suits(route, job) {
+            match suits(route, job).and_then(|rank| may_go_by_size(route, job).map(|()| rank)) {
                 // One thread alone is not what the rules mean, as a rule.
                 Ok(Rank::Together) if knobs.threads == Some(1) && !route.gains_alone(job) => {
                     routes.push(choice(route, Rank::Unproven, job, &knobs));
@@ -198,15 +198,19 @@ impl Plan {
         Ok(plan)
     }
 
-    /// One route alone: it is never exchanged for another. This is what measurements use.
+    /// One route alone: it is never exchanged for another. This is what measurements use. An empty
+    /// file is moved by each that suits its ends.
     ///
     /// # Errors
     /// No route has this name, or it does not suit the job.
     pub fn only(name: &str, job: &Job<'_>, knobs: Knobs) -> Result<Plan, PlanError> {
         let route = by_name(name).ok_or_else(|| PlanError::UnknownRoute { name: name.into() })?;
         ends(job)?;
-        let rank = suits(route, job)
-            .map_err(|refusal| PlanError::Refused { route: route.name(), refusal })?;
+        let suited = suits(route, job).and_then(|rank| match job.source.gives_nothing() {
+            true => Ok(rank),
+            false => may_go_by_size(route, job).map(|()| rank),
+        });
+        let rank = suited.map_err(|refusal| PlanError::Refused { route: route.name(), refusal })?;
         let routes = vec![choice(route, rank, job, &knobs)];
         let (pipe_bytes, basis) = (knobs.pipe_bytes, Basis::Asked);
         Ok(Plan { routes, refused: Vec::new(), grow_pipes_to: None, pipe_bytes, basis })
@@ -295,6 +299,15 @@ fn suits(route: &dyn Route, job: &Job<'_>) -> Result<Rank, Refusal> {
             Ok(if route.is_as_good_as_reading(job) { rank } else { Rank::Unproven })
         }
         (Allowed::No, rank) => Ok(rank),
+    }
+}
+
+/// Refuses to a route that goes by the source's size a file that says it is empty: only a read tells
+/// whether it is.
+fn may_go_by_size(route: &dyn Route, job: &Job<'_>) -> Result<(), Refusal> {
+    match job.source.says_empty() && route.goes_by_size() {
+        true => Err(Refusal::because("the source says that it is empty, so it has to be read")),
+        false => Ok(()),
     }
 }
 
@@ -387,6 +400,7 @@ mod tests {
     use crate::endpoint::Endpoint;
     use crate::profile::tests::{gave, profile};
     use crate::profile::{End, Pair, Place};
+    use crate::transfer::Transfer;
 
     fn plan_names(plan: &Plan) -> Vec<&'static str> {
         plan.routes().iter().map(|choice| choice.route.name()).collect()
@@ -403,6 +417,32 @@ mod tests {
         assert_eq!(plan_names(&plan), ["read-write"]);
         let plan = Plan::best(&job.allow_aliasing(), Knobs::default()).expect("a plan");
         assert_eq!(plan_names(&plan), ["splice", "splice-through", "sendfile", "read-write"]);
+    }
+
+    #[test]
+    fn an_empty_file_is_moved_by_every_route_and_one_that_only_says_so_is_read() {
+        let (from, to) = (tempfile::tempfile().expect("a file"), tempfile::tempfile());
+        let to = to.expect("a file");
+        let (source, sink) = (Endpoint::source(from.as_fd()), Endpoint::sink(to.as_fd()));
+        let (source, sink) = (source.expect("a source"), sink.expect("a sink"));
+        let told = Endpoint::open_source("/proc/self/status").expect("a source");
+        for route in ROUTES.iter().copied() {
+            let refused = may_go_by_size(route, &Job::new(&told, &sink)).is_err();
+            assert_eq!(refused, route.goes_by_size(), "{}", route.name());
+            let job = Job::new(&source, &sink);
+            if suits(route, &job).is_err() {
+                continue;
+            }
+            let plan = Plan::only(route.name(), &job, Knobs::default()).expect("a plan");
+            match Transfer::new(&job, &plan).run() {
+                Ok(moved) => assert_eq!(moved.bytes, 0, "{}", route.name()),
+                // Not every kernel and file system has each.
+                Err(stopped) => assert!(stopped.to_string().contains(route.name()), "{stopped}"),
+            }
+        }
+        let by_size = |plan: &Plan| plan.routes().iter().any(|choice| choice.route.goes_by_size());
+        let plan = Plan::best(&Job::new(&source, &sink), Knobs::default()).expect("a plan");
+        assert!(!by_size(&plan), "nobody looks whether it is empty: {plan}");
     }
 
     #[test]

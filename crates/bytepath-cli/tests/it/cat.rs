@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::classic::Classic;
+use crate::program::shell;
 
 /// GNU's, to compare with.
 fn gnu() -> Option<Classic> {
@@ -29,5 +30,22 @@ fn large() -> Vec<u8> {
 fn few(folder: &Path) {
     for (name, bytes) in [("a", b"one\n".to_vec()), ("b", b"two".to_vec()), ("large", large())] {
         std::fs::write(folder.join(name), bytes).expect("a file");
+    }
+}
+
+#[test]
+fn an_empty_file_is_written_by_any_route_between_files() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let here = folder.path().display();
+    for route in ["splice", "uring", "parallel", "mmap-write", "linux-aio", "copy-file-range"] {
+        for program in ["cat", "pv -q"] {
+            let line = format!(
+                "cd {here} && : >e && $bytepath {program} --route {route} e >o && test ! -s o"
+            );
+            shell(&line).well();
+        }
+        let line = format!("cd {here} && $bytepath cat --route {route} /proc/version >o");
+        let done = shell(&line);
+        assert!(route == "splice" || done.stderr.contains("says that it is empty"), "{done:?}");
     }
 }

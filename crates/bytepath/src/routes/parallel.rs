@@ -138,9 +138,6 @@ impl Route for Parallel {
         if job.sink.appends() {
             return Err(Refusal::because("a sink opened with O_APPEND is written in order"));
         }
-        if job.source.bytes() == 0 {
-            return Err(Refusal::because("the source says that it is empty, so it has to be read"));
-        }
         let bytes = job.bytes_known().unwrap_or(0);
         let together = worth_it_from(job.sink.as_fd(), bytes)
             .is_some_and(|from| job.is_for_several(from))
@@ -161,6 +158,10 @@ impl Route for Parallel {
     }
 
     fn maps_sink(&self) -> bool {
+        true
+    }
+
+    fn goes_by_size(&self) -> bool {
         true
     }
 

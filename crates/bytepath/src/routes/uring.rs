@@ -33,6 +33,10 @@ impl Route for Uring {
         in_flight::suits(job, NAME).map(|()| Rank::Unproven)
     }
 
+    fn goes_by_size(&self) -> bool {
+        true
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         carry(span, NAME, Pairing::Apart)
     }

@@ -158,6 +158,8 @@ pub struct Endpoint<'fd> {
     /// See [`Endpoint::may_offload`].
     may_offload: bool,
     /// Device and inode.
+    /// Whether it was opened with O_DIRECT.
+    direct: bool,
     identity: (u64, u64),
 }
 
@@ -251,6 +253,7 @@ impl<'fd> Endpoint<'fd> {
             stored_bytes: 0,
             append: false,
             may_offload: true,
+            direct: false,
             identity: (0, 0),
         };
         let number = end.as_fd().as_raw_fd();
@@ -275,6 +278,7 @@ impl<'fd> Endpoint<'fd> {
         // Blocks of 512 bytes, whatever the file system's are: see stat(3type).
         end.stored_bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
         end.append = flags.contains(OFlags::APPEND);
+        end.direct = flags.contains(OFlags::DIRECT);
         end.identity = (stat.st_dev, stat.st_ino);
         if way == Way::Source && end.kind == Kind::File && end.bytes >= ASK_FROM_BYTES {
             end.may_offload = !only_copies(end.as_fd());
@@ -374,6 +378,11 @@ impl<'fd> Endpoint<'fd> {
     /// Whether it was opened with O_APPEND, which several routes refuse.
     pub fn appends(&self) -> bool {
         self.append
+    }
+
+    /// Whether it was opened with O_DIRECT: it is read and written in whole blocks, past the page cache.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
     }
 
     /// Sets the size of a pipe, as near as the kernel allows.

@@ -446,6 +446,31 @@ mod tests {
     }
 
     #[test]
+    fn an_end_of_whole_blocks_is_not_moved_by_slices_of_any_size() {
+        use rustix::fs::{Mode, OFlags};
+        let named = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
+        std::fs::write(named.path(), vec![7; 10_001]).expect("written");
+        let Ok(from) =
+            rustix::fs::open(named.path(), OFlags::RDONLY | OFlags::DIRECT, Mode::empty())
+        else {
+            println!("skipped: this file system has no O_DIRECT");
+            return;
+        };
+        let to = tempfile::tempfile().expect("a file");
+        let source = Endpoint::source(from.as_fd()).expect("a source");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        for route in ["parallel", "fadvise"] {
+            let refused = Plan::only(route, &Job::new(&source, &sink), Knobs::default());
+            let refused = refused.expect_err("it would end with EINVAL").to_string();
+            assert!(refused.contains("O_DIRECT"), "{refused}");
+        }
+        let job = Job::new(&source, &sink).allow_any_order();
+        let plan = Plan::best(&job, Knobs::default()).expect("a plan");
+        let moved = Transfer::new(&job, &plan).run().expect("moved, its tail too");
+        assert_eq!(moved.bytes, 10_001);
+    }
+
+    #[test]
     fn bytes_that_are_not_to_be_shared_go_through_memory_unless_another_copy_was_measured_to_be_better()
      {
         let (from, to) = (tempfile::tempfile().expect("a file"), tempfile::tempfile());

@@ -138,6 +138,11 @@ impl Route for Parallel {
         if job.sink.appends() {
             return Err(Refusal::because("a sink opened with O_APPEND is written in order"));
         }
+        if job.source.is_direct() || job.sink.is_direct() {
+            return Err(Refusal::because(
+                "an end opened with O_DIRECT takes whole blocks, and its slices are of any size",
+            ));
+        }
         let bytes = job.bytes_known().unwrap_or(0);
         let together = worth_it_from(job.sink.as_fd(), bytes)
             .is_some_and(|from| job.is_for_several(from))

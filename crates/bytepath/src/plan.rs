@@ -83,7 +83,7 @@ pub enum PlanError {
         /// Why.
         refusal: Refusal,
     },
-    /// Source and sink are one file, which would grow without end, or be copied onto itself.
+    /// Source and sink are one file or device, which would grow without end, or be copied onto itself.
     #[error(
         "the source is the sink, so it would grow without end, or be copied onto itself; name another \
          file, or a limit"
@@ -95,7 +95,7 @@ pub enum PlanError {
          once more for one of them"
     )]
     SameOpenFile,
-    /// Source and sink are parts of one file, and what is written would be read again.
+    /// Source and sink are parts of one file or device, and what is written would be read again.
     #[error(
         "what is written would be read again, as both are parts of one file; copy by way of another"
     )]
@@ -316,7 +316,7 @@ fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -
     Choice { route, rank, aliasing, knobs, expected_gib_per_s: None }
 }
 
-/// Refuses a job within one file that would never end, or read what it has written, as
+/// Refuses a job within one file or device that would never end, or read what it has written, as
 /// copy_file_range(2) does. Bytes may move down, also over others that were read before.
 fn ends(job: &Job<'_>) -> Result<(), PlanError> {
     match job.limit {

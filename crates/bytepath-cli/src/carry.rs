@@ -5,7 +5,6 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use bytepath::pages::{Memory, Pages};
 use bytepath::{Cpu, Endpoint, Job, Knobs, Meter, Plan, Transfer, TransferError, Wait};
 use bytepath_lab::ends::{EndReport, Usage};
@@ -13,6 +12,7 @@ use clap::Args;
 use rustix::io::Errno;
 
 use crate::hidden::Placed;
+use crate::output::Output;
 use crate::planning::{CarryError, Carrying, PlanOptions};
 use crate::values;
 
@@ -64,6 +64,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     options.placed.settle()?;
+    let json = options.json.as_deref().map(Output::open).transpose()?;
     let meter = Meter::new();
     if options.repeat_for.is_some() {
         repeated(options, options.warm_up, &meter)?;
@@ -82,9 +83,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         usage: Usage::of_this_process().since(before),
         ..EndReport::default()
     };
-    let Some(path) = &options.json else { return Ok(()) };
-    let text = serde_json::to_string(&report)?;
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    let Some(json) = json else { return Ok(()) };
+    json.write(serde_json::to_string(&report)?.as_bytes())
 }
 
 fn repeated(options: &Options, time: Duration, meter: &Meter) -> anyhow::Result<u64> {

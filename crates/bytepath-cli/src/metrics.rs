@@ -25,7 +25,6 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::classic::always_quoted;
 use crate::output;
 use crate::sys::actions::is_ignored;
 use crate::sys::start;
@@ -105,17 +104,7 @@ impl MetricsOptions {
         &self,
         operands: impl IntoIterator<Item = &'n OsStr>,
     ) -> Result<(), String> {
-        let Some(file) = self.file() else { return Ok(()) };
-        let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
-        let streams = [(stdin.as_fd(), "standard input"), (stdout.as_fd(), "standard output")];
-        let is_it =
-            |open| output::identity_of(open).is_some_and(|it| output::identity(file) == Some(it));
-        let stream = || streams.into_iter().find(|(open, _)| is_it(*open));
-        let met = output::met(file, operands).map(always_quoted);
-        match met.or_else(|| stream().map(|(_, name)| name.into())) {
-            Some(met) => Err(format!("--metrics would replace {met}")),
-            None => Ok(()),
-        }
+        output::replaces_none("--metrics", self.file(), operands)
     }
 
     /// Tells of the job from now on, as [`MetricsOptions::begin`] does, and of signals that end it, which

@@ -241,7 +241,7 @@ fn unnamed(folder: &Path) -> Option<File> {
 /// What is open already at a path that stands for a descriptor, as /dev/stderr, /dev/fd/3 and
 /// /proc/self/fd/3 do. Whoever opened it goes on writing there, so a new file in the place of its
 /// name would take away what it holds and what follows.
-fn descriptor(path: &Path) -> Option<std::io::Result<File>> {
+pub(crate) fn descriptor(path: &Path) -> Option<std::io::Result<File>> {
     /// As many links as the kernel follows (MAXSYMLINKS).
     const LINKS_MAX: usize = 40;
     let mut path = path.to_owned();
@@ -363,6 +363,26 @@ fn spares_the_store(path: &Path) -> anyhow::Result<()> {
             path.display()
         ))),
         _ => Ok(()),
+    }
+}
+
+/// Sees that the file that an option replaces is none of those that are read and written.
+///
+/// # Errors
+/// Which it is.
+pub(crate) fn replaces_none<'n>(
+    option: &str,
+    path: Option<&Path>,
+    operands: impl IntoIterator<Item = &'n OsStr>,
+) -> Result<(), String> {
+    let Some(path) = path else { return Ok(()) };
+    let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
+    let streams = [(stdin.as_fd(), "standard input"), (stdout.as_fd(), "standard output")];
+    let is_it = |open| identity_of(open).is_some_and(|it| identity(path) == Some(it));
+    let stream = || streams.into_iter().find(|(open, _)| is_it(*open));
+    match met(path, operands).map(always_quoted).or_else(|| stream().map(|(_, name)| name.into())) {
+        Some(met) => Err(format!("{option} would replace {met}")),
+        None => Ok(()),
     }
 }
 

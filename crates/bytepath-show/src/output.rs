@@ -62,7 +62,7 @@ fn write_all(mut rest: &[u8], stdout: BorrowedFd<'_>) -> Result<(), Errno> {
             Ok(0) => return Err(Errno::NOSPC),
             Ok(count) => rest = &rest[count..],
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => wait_for(stdout),
+            Err(Errno::AGAIN) => wait_for(stdout)?,
             Err(errno) => return Err(errno),
         }
     }
@@ -71,6 +71,9 @@ fn write_all(mut rest: &[u8], stdout: BorrowedFd<'_>) -> Result<(), Errno> {
 
 /// Sleeps until there may be room. An interruption is as good as an answer: the write is tried
 /// again.
-fn wait_for(stdout: BorrowedFd<'_>) {
-    let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(stdout, PollFlags::OUT)], None);
+fn wait_for(stdout: BorrowedFd<'_>) -> Result<(), Errno> {
+    match rustix::event::poll(&mut [PollFd::from_borrowed_fd(stdout, PollFlags::OUT)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }

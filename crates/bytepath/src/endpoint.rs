@@ -157,7 +157,12 @@ pub struct Endpoint<'fd> {
     append: bool,
     /// See [`Endpoint::may_offload`].
     may_offload: bool,
-    /// Device and inode.
+    /// Whether it was opened with O_DIRECT.
+    direct: bool,
+    /// The device that its inode is on.
+    device: u64,
+    /// What tells a file from others, by its device and inode; or a block device, by its own number,
+    /// whatever its inode.
     identity: (u64, u64),
 }
 
@@ -251,6 +256,8 @@ impl<'fd> Endpoint<'fd> {
             stored_bytes: 0,
             append: false,
             may_offload: true,
+            direct: false,
+            device: 0,
             identity: (0, 0),
         };
         let number = end.as_fd().as_raw_fd();
@@ -275,7 +282,12 @@ impl<'fd> Endpoint<'fd> {
         // Blocks of 512 bytes, whatever the file system's are: see stat(3type).
         end.stored_bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
         end.append = flags.contains(OFlags::APPEND);
-        end.identity = (stat.st_dev, stat.st_ino);
+        end.direct = flags.contains(OFlags::DIRECT);
+        end.device = stat.st_dev;
+        end.identity = match end.kind {
+            Kind::BlockDevice => (stat.st_rdev, 0),
+            _ => (stat.st_dev, stat.st_ino),
+        };
         if way == Way::Source && end.kind == Kind::File && end.bytes >= ASK_FROM_BYTES {
             end.may_offload = !only_copies(end.as_fd());
         }
@@ -292,6 +304,23 @@ impl<'fd> Endpoint<'fd> {
         self.bytes
     }
 
+    /// Whether it is a file of no size, as those of /proc are too.
+    pub(crate) fn says_empty(&self) -> bool {
+        self.kind == Kind::File && self.bytes == 0
+    }
+
+    /// Whether it is a file that says it is empty, and is. Of those of /proc, of which a read may take
+    /// what they give (kmsg), that is not asked.
+    pub fn gives_nothing(&self) -> bool {
+        // <linux/magic.h>
+        const PROC_SUPER_MAGIC: u32 = 0x9fa0;
+        let is_proc = || {
+            let on = rustix::fs::fstatfs(self.as_fd());
+            on.is_ok_and(|on| on.f_type as u32 == PROC_SUPER_MAGIC)
+        };
+        self.says_empty() && !is_proc() && self.is_at_end() == Ok(true)
+    }
+
     /// Whether it is a file that stores less than its size: it has holes, or is compressed.
     pub(crate) fn may_have_holes(&self) -> bool {
         self.kind == Kind::File && self.stored_bytes < self.bytes
@@ -305,20 +334,18 @@ impl<'fd> Endpoint<'fd> {
 
     /// The number of the device that its inode is on (`st_dev`).
     pub fn device(&self) -> u64 {
-        self.identity.0
+        self.device
     }
 
-    /// Whether both are open on one regular file.
+    /// Whether both are open on one regular file, or one block device.
     pub fn same_file(&self, other: &Endpoint<'_>) -> bool {
-        (self.kind, other.kind) == (Kind::File, Kind::File) && self.identity == other.identity
+        self.kind == other.kind && self.kind.is_cached() && self.identity == other.identity
     }
 
     /// Whether both are one open file or block device, of which dup(2) and fork(2) make several
     /// descriptors: they have one position, so that what is read of one moves the other.
     pub fn same_open_file(&self, other: &Endpoint<'_>) -> bool {
-        self.kind == other.kind
-            && self.kind.is_cached()
-            && self.identity == other.identity
+        self.same_file(other)
             && open_file::is_one(self, other).unwrap_or_else(|_| self.moves(other))
     }
 
@@ -335,10 +362,14 @@ impl<'fd> Endpoint<'fd> {
     }
 
     /// Whether `sink` is written before where this end of the same file stands, so that what is written
-    /// is never read.
+    /// is never read. A device, whose bytes somebody may want to be written anew, also at that place.
     pub(crate) fn stands_behind(&self, sink: &Endpoint<'_>) -> bool {
         let at = |end: &Endpoint<'_>| rustix::fs::tell(end.as_fd());
-        !sink.appends() && matches!((at(self), at(sink)), (Ok(from), Ok(to)) if to < from)
+        let is_before = |to: u64, from: u64| match self.kind {
+            Kind::BlockDevice => to <= from,
+            _ => to < from,
+        };
+        !sink.appends() && matches!((at(self), at(sink)), (Ok(from), Ok(to)) if is_before(to, from))
     }
 
     /// Whether this many bytes of one file, from where this end stands to where `sink` does, would be
@@ -349,14 +380,23 @@ impl<'fd> Endpoint<'fd> {
         else {
             return false;
         };
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        let to = if sink.appends() { size } else { to };
+        // The inode of a device has no size: as many are asked for as there may be.
+        let size = match self.kind {
+            Kind::BlockDevice => u64::MAX,
+            _ => u64::try_from(stat.st_size).unwrap_or(0),
+        };
+        let to = if sink.appends() && self.kind == Kind::File { size } else { to };
         to > from && to - from < bytes.min(size.saturating_sub(from))
     }
 
     /// Whether it was opened with O_APPEND, which several routes refuse.
     pub fn appends(&self) -> bool {
         self.append
+    }
+
+    /// Whether it was opened with O_DIRECT: it is read and written in whole blocks, past the page cache.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
     }
 
     /// Sets the size of a pipe, as near as the kernel allows.

@@ -213,6 +213,11 @@ fn hint(errno: Errno, side: Side) -> Option<&'static str> {
         Errno::PERM if side == Side::Sink => {
             "the file may be sealed, append-only or immutable (lsattr), or a sandbox refuses it"
         }
+        // Seldom anything else: reading and writing take any place, length and memory as a rule.
+        Errno::INVAL if side != Side::Either => {
+            "if it was opened with O_DIRECT, place and length have to be multiples of its blocks: open \
+             it without"
+        }
         Errno::ROFS => "the file system is mounted read-only",
         Errno::STALE => "the file on the server was replaced or removed",
         _ => return None,

@@ -83,7 +83,7 @@ pub enum PlanError {
         /// Why.
         refusal: Refusal,
     },
-    /// Source and sink are one file, which would grow without end, or be copied onto itself.
+    /// Source and sink are one file or device, which would grow without end, or be copied onto itself.
     #[error(
         "the source is the sink, so it would grow without end, or be copied onto itself; name another \
          file, or a limit"
@@ -95,7 +95,7 @@ pub enum PlanError {
          once more for one of them"
     )]
     SameOpenFile,
-    /// Source and sink are parts of one file, and what is written would be read again.
+    /// Source and sink are parts of one file or device, and what is written would be read again.
     #[error(
         "what is written would be read again, as both are parts of one file; copy by way of another"
     )]
@@ -121,7 +121,7 @@ impl Plan {
         ends(job)?;
         let (mut routes, mut refused) = (Vec::new(), Vec::new());
         for route in ROUTES.iter().copied() {
-            match suits(route, job) {
+            match suits(route, job).and_then(|rank| may_go_by_size(route, job).map(|()| rank)) {
                 // One thread alone is not what the rules mean, as a rule.
                 Ok(Rank::Together) if knobs.threads == Some(1) && !route.gains_alone(job) => {
                     routes.push(choice(route, Rank::Unproven, job, &knobs));
@@ -198,15 +198,19 @@ impl Plan {
         Ok(plan)
     }
 
-    /// One route alone: it is never exchanged for another. This is what measurements use.
+    /// One route alone: it is never exchanged for another. This is what measurements use. An empty
+    /// file is moved by each that suits its ends.
     ///
     /// # Errors
     /// No route has this name, or it does not suit the job.
     pub fn only(name: &str, job: &Job<'_>, knobs: Knobs) -> Result<Plan, PlanError> {
         let route = by_name(name).ok_or_else(|| PlanError::UnknownRoute { name: name.into() })?;
         ends(job)?;
-        let rank = suits(route, job)
-            .map_err(|refusal| PlanError::Refused { route: route.name(), refusal })?;
+        let suited = suits(route, job).and_then(|rank| match job.source.gives_nothing() {
+            true => Ok(rank),
+            false => may_go_by_size(route, job).map(|()| rank),
+        });
+        let rank = suited.map_err(|refusal| PlanError::Refused { route: route.name(), refusal })?;
         let routes = vec![choice(route, rank, job, &knobs)];
         let (pipe_bytes, basis) = (knobs.pipe_bytes, Basis::Asked);
         Ok(Plan { routes, refused: Vec::new(), grow_pipes_to: None, pipe_bytes, basis })
@@ -298,12 +302,21 @@ fn suits(route: &dyn Route, job: &Job<'_>) -> Result<Rank, Refusal> {
     }
 }
 
+/// Refuses to a route that goes by the source's size a file that says it is empty: only a read tells
+/// whether it is.
+fn may_go_by_size(route: &dyn Route, job: &Job<'_>) -> Result<(), Refusal> {
+    match job.source.says_empty() && route.goes_by_size() {
+        true => Err(Refusal::because("the source says that it is empty, so it has to be read")),
+        false => Ok(()),
+    }
+}
+
 fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -> Choice {
     let (aliasing, knobs) = (route.aliasing(job), knobs.clone());
     Choice { route, rank, aliasing, knobs, expected_gib_per_s: None }
 }
 
-/// Refuses a job within one file that would never end, or read what it has written, as
+/// Refuses a job within one file or device that would never end, or read what it has written, as
 /// copy_file_range(2) does. Bytes may move down, also over others that were read before.
 fn ends(job: &Job<'_>) -> Result<(), PlanError> {
     match job.limit {
@@ -387,6 +400,7 @@ mod tests {
     use crate::endpoint::Endpoint;
     use crate::profile::tests::{gave, profile};
     use crate::profile::{End, Pair, Place};
+    use crate::transfer::Transfer;
 
     fn plan_names(plan: &Plan) -> Vec<&'static str> {
         plan.routes().iter().map(|choice| choice.route.name()).collect()
@@ -403,6 +417,57 @@ mod tests {
         assert_eq!(plan_names(&plan), ["read-write"]);
         let plan = Plan::best(&job.allow_aliasing(), Knobs::default()).expect("a plan");
         assert_eq!(plan_names(&plan), ["splice", "splice-through", "sendfile", "read-write"]);
+    }
+
+    #[test]
+    fn an_empty_file_is_moved_by_every_route_and_one_that_only_says_so_is_read() {
+        let (from, to) = (tempfile::tempfile().expect("a file"), tempfile::tempfile());
+        let to = to.expect("a file");
+        let (source, sink) = (Endpoint::source(from.as_fd()), Endpoint::sink(to.as_fd()));
+        let (source, sink) = (source.expect("a source"), sink.expect("a sink"));
+        let told = Endpoint::open_source("/proc/self/status").expect("a source");
+        for route in ROUTES.iter().copied() {
+            let refused = may_go_by_size(route, &Job::new(&told, &sink)).is_err();
+            assert_eq!(refused, route.goes_by_size(), "{}", route.name());
+            let job = Job::new(&source, &sink);
+            if suits(route, &job).is_err() {
+                continue;
+            }
+            let plan = Plan::only(route.name(), &job, Knobs::default()).expect("a plan");
+            match Transfer::new(&job, &plan).run() {
+                Ok(moved) => assert_eq!(moved.bytes, 0, "{}", route.name()),
+                // Not every kernel and file system has each.
+                Err(stopped) => assert!(stopped.to_string().contains(route.name()), "{stopped}"),
+            }
+        }
+        let by_size = |plan: &Plan| plan.routes().iter().any(|choice| choice.route.goes_by_size());
+        let plan = Plan::best(&Job::new(&source, &sink), Knobs::default()).expect("a plan");
+        assert!(!by_size(&plan), "nobody looks whether it is empty: {plan}");
+    }
+
+    #[test]
+    fn an_end_of_whole_blocks_is_not_moved_by_slices_of_any_size() {
+        use rustix::fs::{Mode, OFlags};
+        let named = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
+        std::fs::write(named.path(), vec![7; 10_001]).expect("written");
+        let Ok(from) =
+            rustix::fs::open(named.path(), OFlags::RDONLY | OFlags::DIRECT, Mode::empty())
+        else {
+            println!("skipped: this file system has no O_DIRECT");
+            return;
+        };
+        let to = tempfile::tempfile().expect("a file");
+        let source = Endpoint::source(from.as_fd()).expect("a source");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        for route in ["parallel", "fadvise"] {
+            let refused = Plan::only(route, &Job::new(&source, &sink), Knobs::default());
+            let refused = refused.expect_err("it would end with EINVAL").to_string();
+            assert!(refused.contains("O_DIRECT"), "{refused}");
+        }
+        let job = Job::new(&source, &sink).allow_any_order();
+        let plan = Plan::best(&job, Knobs::default()).expect("a plan");
+        let moved = Transfer::new(&job, &plan).run().expect("moved, its tail too");
+        assert_eq!(moved.bytes, 10_001);
     }
 
     #[test]

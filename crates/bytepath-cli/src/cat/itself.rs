@@ -29,7 +29,7 @@ pub(super) enum Bytes {
 /// Bytes that are shown otherwise may become more, so that the writing overtakes the reading: then
 /// whatever is not yet read is refused.
 pub(super) fn met(source: &Endpoint<'_>, sink: &Endpoint<'_>, bytes: Bytes) -> Met {
-    if (source.kind(), sink.kind()) != (Kind::File, Kind::File) || !same(source, sink) {
+    if !source.same_file(sink) {
         return Met::No;
     }
     // With O_APPEND everything goes to the end, wherever the descriptor stands.
@@ -38,6 +38,7 @@ pub(super) fn met(source: &Endpoint<'_>, sink: &Endpoint<'_>, bytes: Bytes) -> M
     let writing = rustix::fs::seek(sink.as_fd(), writes_at);
     let meets = match bytes {
         Bytes::AsTheyAre => 0,
+        Bytes::ShownOtherwise if source.kind() == Kind::BlockDevice => u64::MAX,
         Bytes::ShownOtherwise => rustix::fs::fstat(source.as_fd())
             .map_or(u64::MAX, |stat| u64::try_from(stat.st_size).unwrap_or(0)),
     };
@@ -45,10 +46,4 @@ pub(super) fn met(source: &Endpoint<'_>, sink: &Endpoint<'_>, bytes: Bytes) -> M
         (Ok(reading), Ok(writing)) if reading < writing.max(meets) => Met::Endless,
         _ => Met::Harmless,
     }
-}
-
-fn same(source: &Endpoint<'_>, sink: &Endpoint<'_>) -> bool {
-    let identity =
-        |end: &Endpoint<'_>| rustix::fs::fstat(end.as_fd()).map(|stat| (stat.st_dev, stat.st_ino));
-    identity(source).is_ok_and(|source| identity(sink) == Ok(source))
 }

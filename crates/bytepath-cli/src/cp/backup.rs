@@ -15,8 +15,8 @@ use crate::classic::choice::chosen;
 /// Attempts at a number that nobody else takes meanwhile.
 const ATTEMPTS_MAX: u32 = 1000;
 
-/// The classic makes no longer names of backups: one byte less than every file system of Linux
-/// takes (NAME_MAX).
+/// The classic makes no longer names of backups where it looks for numbers: one byte less than every
+/// file system of Linux takes (NAME_MAX). Simple ones it makes as they are, and the kernel may refuse.
 const NAME_BYTES_MAX: usize = 254;
 
 /// How backups are made, by the option's value or by the environment.
@@ -84,7 +84,7 @@ fn name_for(place: &Place, settings: &Settings) -> (OsString, bool) {
     };
     let mut path = super::place::without_slashes(&place.name).as_bytes().to_vec();
     let base_bytes = last_component(OsStr::from_bytes(&path)).len();
-    if base_bytes + end.len() > NAME_BYTES_MAX {
+    if settings.backup != Backup::Simple && base_bytes + end.len() > NAME_BYTES_MAX {
         // Too long a name loses its end for a tilde, as the classic has it.
         path.truncate(path.len() - base_bytes + base_bytes.min(NAME_BYTES_MAX - 1));
         path.push(b'~');

@@ -165,7 +165,8 @@ impl<'a> Data<'a> {
     pub(super) fn copy(&mut self) -> Result<(), Fault> {
         let stat = self.source_stat;
         let is_chosen = self.shared.plan.route.is_some() || self.shared.extras.direct;
-        if is_chosen && says_empty(stat) && gives_nothing(self.source) {
+        let source = || Endpoint::source(self.source);
+        if is_chosen && stat.st_size == 0 && source().is_ok_and(|source| source.gives_nothing()) {
             return Ok(());
         }
         if data_bytes(stat) >= LARGE_BYTES {
@@ -449,19 +450,6 @@ enum Way {
 pub(super) fn data_bytes(stat: &Stat) -> i64 {
     // Some file systems tell of no blocks at all.
     if stat.st_blocks == 0 { stat.st_size } else { stat.st_size.min(stat.st_blocks * 512) }
-}
-
-fn says_empty(stat: &Stat) -> bool {
-    kind(stat) == FileType::RegularFile && stat.st_size == 0
-}
-
-/// Whether a file that says it is empty is. Those of /proc say so, too, and a read may take from what
-/// they give (kmsg): of them nothing is said.
-pub(super) fn gives_nothing(file: impl AsFd) -> bool {
-    // <linux/magic.h>
-    const PROC_SUPER_MAGIC: u32 = 0x9fa0;
-    let is_proc = rustix::fs::fstatfs(&file).is_ok_and(|on| on.f_type as u32 == PROC_SUPER_MAGIC);
-    !is_proc && rustix::io::pread(file, &mut [0; 1], 0) == Ok(0)
 }
 
 /// The bytes before a place of an open file, which stands elsewhere afterwards, that are no holes.

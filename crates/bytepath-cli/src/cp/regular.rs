@@ -4,13 +4,13 @@ use std::cell::OnceCell;
 use std::os::fd::{AsFd, OwnedFd};
 
 use bytepath::routes::by_name;
-use bytepath::{Endpoint, Kind, Knobs, Plan};
+use bytepath::{Endpoint, Knobs, Plan};
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::atomic::{self, Begun, NotBegun, NotNamed, Unnamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
-use super::data::{Data, Fault, SinkEnd, gives_nothing, job};
+use super::data::{Data, Fault, SinkEnd, job};
 use super::entry::{Pair, Shared, Sink, SinkIs, Within};
 use super::place::{Follow, Place, kind, same_file};
 use super::resume::{Kept, Resumed};
@@ -307,7 +307,7 @@ impl Shared<'_> {
         let ends = Endpoint::source(source.as_fd()).ok().zip(Endpoint::sink(sink.as_fd()).ok());
         if let Some((source, sink)) = &ends
             && let Some(route) = &self.plan.route
-            && !(source.kind() == Kind::File && source.bytes() == 0 && gives_nothing(source))
+            && !source.gives_nothing()
             && let Err(error) = Plan::only(route, &job(source, sink), Knobs::default())
         {
             return Err(self.voice.wrong(Fault::Other(error.to_string()).said(from, to)));

@@ -170,7 +170,9 @@ impl<'a> Hand<'a> {
                     return Ok(count);
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => wait(&source.endpoint, PollFlags::IN),
+                Err(Errno::AGAIN) => {
+                    wait(&source.endpoint, PollFlags::IN).map_err(Ended::ReadFailed)?;
+                }
                 Err(Errno::INVAL) if undirected(&source.endpoint) => {}
                 Err(_) if skips.wanted() && skips.looks_closer(source, most) => {}
                 Err(errno) if skips.wanted() => {
@@ -337,17 +339,26 @@ fn write_some(sink: &Sink<'_>, bytes: &[u8]) -> Result<usize, Ended> {
             Ok(0) => return Err(Ended::write_failed(Errno::NOSPC)),
             Ok(count) => return Ok(count),
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => wait(&sink.endpoint, PollFlags::OUT),
+            Err(Errno::AGAIN) => {
+                wait(&sink.endpoint, PollFlags::OUT).map_err(Ended::write_failed)?;
+            }
             Err(Errno::INVAL) if undirected(&sink.endpoint) => {}
             Err(errno) => return Err(Ended::write_failed(errno)),
         }
     }
 }
 
-/// Sleeps until a descriptor that is O_NONBLOCK can go on; the next call tells of faults.
-pub(crate) fn wait(fd: impl AsFd, interest: PollFlags) {
+/// Sleeps until a descriptor that is O_NONBLOCK can go on, or a signal comes; the next call tells of
+/// its faults.
+///
+/// # Errors
+/// Nobody may wait for it: whoever tried again at once would use a CPU up.
+pub(crate) fn wait(fd: impl AsFd, interest: PollFlags) -> Result<(), Errno> {
     let fd = fd.as_fd();
-    let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, interest)], None);
+    match rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, interest)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Leaves a hole of so many bytes, which is part of the file once there is something behind it; or at once,

@@ -119,7 +119,9 @@ impl<'a> Lines<'a> {
             match rustix::pipe::tee(&source.endpoint, into, self.memory.len(), flags) {
                 Ok(count) => break count,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => wait(&source.endpoint, PollFlags::IN),
+                Err(Errno::AGAIN) => {
+                    wait(&source.endpoint, PollFlags::IN).map_err(|_| Short::Declined)?;
+                }
                 Err(_) => return Err(Short::Declined),
             }
         };
@@ -153,9 +155,10 @@ impl<'a> Lines<'a> {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    wait(&sink.endpoint, PollFlags::OUT);
-                    // It has what was looked at, unless somebody else took that.
-                    wait(&source.endpoint, PollFlags::IN);
+                    // The source has what was looked at, unless somebody else took that.
+                    wait(&sink.endpoint, PollFlags::OUT)
+                        .and_then(|()| wait(&source.endpoint, PollFlags::IN))
+                        .map_err(|_| Short::Declined)?;
                 }
                 Err(Errno::PIPE) => return Err(Short::SinkGone),
                 Err(_) => return Err(Short::Declined),

@@ -50,6 +50,7 @@ use watch::{Bar, Watch};
 use watcher::Watcher;
 
 use crate::metrics::Figures;
+use crate::output;
 use crate::sys::start;
 
 /// The program, given the words after its name.
@@ -79,6 +80,7 @@ fn run(settings: &Settings, words: &[OsString]) -> Result<i32, Wrong> {
 /// Watches what other processes have open: those named with -d, and all words that are left.
 fn watch_files(settings: &Settings, live: &Live) -> Result<Status, Wrong> {
     let modes = &settings.options.modes;
+    one_file_each(settings)?;
     let pidfile = modes.pidfile.as_deref().map(pidfile::Pidfile::write).transpose();
     if let Err(error) = &pidfile {
         say(format_args!("-P: {}", word(error)));
@@ -86,6 +88,13 @@ fn watch_files(settings: &Settings, live: &Live) -> Result<Status, Wrong> {
     }
     let words = [modes.watchfd.as_slice(), settings.options.files.as_slice()].concat();
     watchfd::run(settings, live, &words)
+}
+
+/// Sees that what is written beside the data goes to files of its own.
+fn one_file_each(settings: &Settings) -> Result<(), Wrong> {
+    let (modes, metrics) = (&settings.options.modes, settings.options.metrics.file());
+    let files = [("--pidfile", modes.pidfile.as_deref()), ("--metrics", metrics)];
+    output::each_its_own(&files).map_err(Wrong::plain)
 }
 
 /// Copies the inputs to the output.
@@ -102,7 +111,10 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
     let files = [&transfer.output, &transfer.store_and_forward].into_iter().flatten();
     let files = files.map(|path| path.as_os_str());
     let named = inputs.iter().map(OsString::as_os_str).chain(files);
-    settings.options.metrics.check(named).map_err(plain)?;
+    settings.options.metrics.check(named.clone()).map_err(plain)?;
+    let pidfile = settings.options.modes.pidfile.as_deref();
+    output::replaces_none("--pidfile", pidfile, named).map_err(plain)?;
+    one_file_each(settings)?;
     let sink = match &transfer.output {
         _ if transfer.discard => Sink::nowhere(live),
         Some(path) => Sink::file(path, &inputs, live),

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use crate::output;
+
 /// Where files are that have to go with the process, also when a signal ends it.
 static WRITTEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -14,6 +16,11 @@ impl Pidfile {
     /// Writes it whole or not at all, in the place of an older one.
     pub(crate) fn write(path: &Path) -> std::io::Result<Pidfile> {
         use std::os::unix::fs::PermissionsExt;
+        if let Some(open) = output::descriptor(path) {
+            // Its name, as /dev/stdout, is no file's, and nobody's to replace or to remove.
+            writeln!(open?, "{}", std::process::id())?;
+            return Ok(Pidfile(()));
+        }
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             // A device stays what it is.
             std::fs::write(path, format!("{}\n", std::process::id()))?;

@@ -287,6 +287,8 @@ struct Stage {
     program: Option<Range<usize>>,
     /// A redirection that still lacks its word.
     redirects: bool,
+    /// Whether there was one.
+    redirected: bool,
 }
 
 impl Stage {
@@ -513,7 +515,9 @@ impl Reader<'_> {
         let own = self.own.zip(stage.mover_at());
         let exec_at = if self.replaces_itself { None } else { stage.exec_at() };
         let exec: &[u8] = if self.replaces_itself { b"" } else { b"exec " };
-        let shell_level = self.replaces_itself.then(level_of_stages);
+        // With a redirection it stays, finds what the whole would, and names to a person what it runs.
+        let stays = stage.redirected || !more.is_empty();
+        let shell_level = (self.replaces_itself && !stays).then(level_of_stages);
         // At its end a space may be one that is meant.
         let shown = stage.text.trim_ascii_start();
         let (shown, given) = match (own, exec_at) {
@@ -565,6 +569,7 @@ impl Reader<'_> {
         if std::mem::replace(&mut self.stage.redirects, true) {
             return Err("a redirection is not complete");
         }
+        self.stage.redirected = true;
         self.stage.text.push(letter);
         let rest = &self.line[self.at..];
         let more = match letter {
@@ -666,6 +671,22 @@ mod tests {
                 (text, given.expect("it gets the level that is told").to_owned())
             }
             Script::Whole(why) => panic!("{text}: {why}"),
+        }
+    }
+
+    #[test]
+    fn bash_stays_and_gets_the_words_alone_where_a_stage_redirects() {
+        let level = |text: &str| match taken_apart(OsStr::new(text), Path::new("bash"), None) {
+            Script::Stages(stages) => {
+                let given = stages[0].shell_text.to_string_lossy().into_owned();
+                assert_eq!(given.starts_with("SHLVL="), stages[0].shell_level.is_some(), "{text}");
+                stages[0].shell_level.is_some()
+            }
+            Script::Whole(why) => panic!("{text}: {why}"),
+        };
+        assert!(level("cat f|b"));
+        for text in ["cat f >g|b", "<f cat|b", "2>&1 cat|b", "cat|&b"] {
+            assert!(!level(text), "{text}");
         }
     }
 

@@ -153,7 +153,7 @@ impl Loop {
         Some(Loop { path: String::from_utf8_lossy(&made.stdout).trim().to_owned(), file })
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let device = fs::File::open(&self.path);
         device.and_then(|mut device| device.read_to_end(&mut bytes)).expect("it is read");

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::program::{bytepath, run};
+use crate::program::{bytepath, run, shell};
 
 /// Blocks and bytes that take no time.
 const SHORT: [&str; 6] = ["--blocks", "2", "--bytes", "300K", "--json", "-"];
@@ -116,4 +116,16 @@ fn ends_that_are_none_are_refused() {
         .refused(2, &["empties pipes, and the sink is a socket"]);
     run(&mut bytepath(&["bench", "movers", "--with", " "])).refused(2, &["--with needs"]);
     run(&mut bytepath(&["bench", "movers", "--dir", "/no/such"])).refused(1, &["/no/such"]);
+}
+
+#[test]
+fn what_is_there_stays_where_a_movement_does_not_begin() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let here = folder.path().display();
+    let line =
+        format!("cd {here} && echo old >j && $bytepath carry --json j --route none </dev/null");
+    shell(&line).refused(1, &["there is no route none"]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("j")).expect("read"), "old\n");
+    let line = format!("cd {here} && echo some | $bytepath carry --json missing/j");
+    assert_eq!(shell(&line).refused(1, &["cannot write missing/j"]).stdout, "", "nothing is moved");
 }

@@ -651,3 +651,33 @@ fn what_is_over_in_a_moment_is_moved_without_a_second_thread_and_what_lasts_is_w
     // Opening it may take as long as it likes.
     assert_eq!(threads("mkfifo fifo; cat a >fifo &", "fifo >/dev/null"), "1");
 }
+
+#[test]
+fn a_pidfile_takes_no_other_file_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let here = folder.path().display();
+    let before = format!("cd {here} && echo some >a && echo old >b");
+    for (words, says) in [
+        ("--pidfile a a >/dev/null", "--pidfile would replace 'a'"),
+        ("--pidfile b a -o b", "--pidfile would replace 'b'"),
+        ("--pidfile b a >b", "--pidfile would replace standard output"),
+        ("--pidfile a <a >/dev/null", "--pidfile would replace standard input"),
+        ("--pidfile c --metrics ./c a >/dev/null", "--pidfile and --metrics are one file"),
+    ] {
+        let line = format!("{before} && $bytepath pv -q {words}; code=$?; cat a; exit $code");
+        let done = shell(&line);
+        assert!(!done.status.success() && done.stderr.contains(says), "{words}: {done:?}");
+        assert_eq!(done.stdout, "some\n", "{words}");
+    }
+    // The name of a descriptor stays, and what is open there gets the line.
+    for name in ["/dev/fd/3", "/proc/self/fd/3", "link"] {
+        let line = format!(
+            "{before} && ln -sf /dev/fd/3 link && $bytepath pv -q --pidfile {name} a 3>>b >c && \
+             test -L link && cmp a c && cat b"
+        );
+        let said = shell(&line).well().stdout;
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines.len() == 2 && lines[0] == "old", "{name}: {said}");
+        assert!(lines[1].parse::<u32>().is_ok(), "{name}: {said}");
+    }
+}

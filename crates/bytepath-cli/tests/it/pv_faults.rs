@@ -181,6 +181,29 @@ fn faults_of_either_end_give_the_exit_code_and_the_words_of_the_real_pv() {
 }
 
 #[test]
+fn an_end_that_nobody_may_wait_for_is_told_of() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    for (program, fault, words, code, says) in [
+        // Who is to wait for an output that takes nothing now.
+        ("pv", "write:error=EAGAIN:when=2+", "-qC a", 16, "write failed: Cannot allocate memory"),
+        ("pv", "read:error=EAGAIN:when=2+", "-qC a", 16, "read failed: Cannot allocate memory"),
+        ("cat", "write:error=EAGAIN", "-n a", 1, "write error: Cannot allocate memory"),
+    ] {
+        let path = if fault.starts_with("read") { "a" } else { "out" };
+        let line = format!(
+            "strace -f -qq -o log -P $PWD/{path} -e trace=read,write,ppoll -e inject={fault} \
+             -e inject=ppoll:error=ENOMEM {BYTEPATH} {program} {words} >out"
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]).current_dir(folder.path()).env("LC_ALL", "C");
+        run(command.stdin(Stdio::null())).refused(code, &[says]);
+    }
+}
+
+#[test]
 fn an_output_that_cannot_be_closed_is_told() {
     if !installed("strace") {
         return;

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::{Cache, Direction, Done, Engine, Io, Kind, Opening};
 use crate::error::Refusal;
+use crate::machine;
 use crate::pages::Pages;
 use crate::ring::{Buffer, Completions, Operation, Request, Ring, Setup, Submission, Target};
 
@@ -78,6 +79,7 @@ impl Kind for Uring {
     }
 
     fn open<'fd>(&self, opening: &Opening<'_, 'fd>) -> Result<Box<dyn Engine + 'fd>, Refusal> {
+        opening.files.iter().try_for_each(|span| machine::takes_ring(span.file))?;
         let entries = u32::try_from(opening.depth).unwrap_or(u32::MAX);
         let mut setup = Setup::with_entries(entries);
         match self.variant {

@@ -7,6 +7,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use super::{files, mounts};
+use crate::error::Refusal;
 
 /// The file system of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,9 +83,23 @@ pub(crate) fn may_be_of(file: BorrowedFd<'_>, kind: &str) -> bool {
         || file_system_of(file).is_ok_and(|found| found.name == kind)
 }
 
-/// Whether it may be one of fuse, by one system call, which some servers do not answer.
-pub(crate) fn may_be_fuse(file: BorrowedFd<'_>) -> bool {
-    magic_of(file).map_or(true, |magic| known(magic) == Some("fuse"))
+/// Whether io_uring may read and write a file.
+///
+/// It goes on by itself where a file answers short. FUSE does not tell it where, with direct access
+/// (O_DIRECT, or FOPEN_DIRECT_IO of its server): the same bytes come again, in the place of those that
+/// follow, and count as read (Linux 6.18). An overlay on it does tell.
+///
+/// # Errors
+/// It is on FUSE.
+pub(crate) fn takes_ring(file: BorrowedFd<'_>) -> Result<(), Refusal> {
+    // Some servers do not answer that one.
+    if magic_of(file).map_or(Some("fuse"), known) == Some("fuse") {
+        let reason = "io_uring loses its place in files of FUSE that answer short";
+        return Err(
+            Refusal::because(reason).remedy("leave the choice to the planner, or take another")
+        );
+    }
+    Ok(())
 }
 
 /// Whether a file may be stored compressed: by its own attribute, or by its mount's option (btrfs),

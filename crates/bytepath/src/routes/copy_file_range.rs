@@ -51,11 +51,6 @@ impl Route for CopyFileRange {
         if job.sink.appends() {
             return Err(Refusal::because("copy_file_range refuses a sink opened with O_APPEND"));
         }
-        if job.source.bytes() == 0 {
-            // Files of /proc and /sys say 0, have content, and copy_file_range gives none of it
-            // (Linux 5.3 to 5.18, see copy_file_range(2), BUGS).
-            return Err(Refusal::because("the source says that it is empty, so it has to be read"));
-        }
         // Where the file system has nothing of its own to offer, the kernel splices by 64 KiB.
         Ok(match job.source.may_offload() || job.source.may_have_holes() {
             true => Rank::ByReference,
@@ -70,6 +65,10 @@ impl Route for CopyFileRange {
     }
 
     fn may_share(&self) -> bool {
+        true
+    }
+
+    fn goes_by_size(&self) -> bool {
         true
     }
 

@@ -36,6 +36,11 @@ impl Route for Fadvise {
                 "pages of a block device are those of the file system on it, and not to be dropped",
             ));
         }
+        if job.source.is_direct() || job.sink.is_direct() {
+            return Err(Refusal::because(
+                "an end opened with O_DIRECT takes whole blocks, and has no part in the page cache",
+            ));
+        }
         uncached::suits(job)
     }
 

@@ -36,6 +36,10 @@ impl Route for LinuxAio {
         Err(Refusal::because("what is no whole block goes through the page cache, and stays there"))
     }
 
+    fn goes_by_size(&self) -> bool {
+        true
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let direct = Direct::open(NAME, span)?;
         let shape = Shape::of(span, direct.align());

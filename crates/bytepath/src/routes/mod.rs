@@ -283,6 +283,13 @@ pub trait Route: Sync {
         !job.source.kind().is_cached()
     }
 
+    /// Whether it takes a file's size for what it has. Files of /proc and /sys say 0 and have content,
+    /// which is theirs to give in order; copy_file_range gives none of it (Linux 5.3 to 5.18, see
+    /// copy_file_range(2), BUGS).
+    fn goes_by_size(&self) -> bool {
+        false
+    }
+
     /// Whether it maps the sink, which takes one that is open for reading as well.
     fn maps_sink(&self) -> bool {
         false

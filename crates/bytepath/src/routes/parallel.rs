@@ -138,8 +138,10 @@ impl Route for Parallel {
         if job.sink.appends() {
             return Err(Refusal::because("a sink opened with O_APPEND is written in order"));
         }
-        if job.source.bytes() == 0 {
-            return Err(Refusal::because("the source says that it is empty, so it has to be read"));
+        if job.source.is_direct() || job.sink.is_direct() {
+            return Err(Refusal::because(
+                "an end opened with O_DIRECT takes whole blocks, and its slices are of any size",
+            ));
         }
         let bytes = job.bytes_known().unwrap_or(0);
         let together = worth_it_from(job.sink.as_fd(), bytes)
@@ -161,6 +163,10 @@ impl Route for Parallel {
     }
 
     fn maps_sink(&self) -> bool {
+        true
+    }
+
+    fn goes_by_size(&self) -> bool {
         true
     }
 

@@ -55,9 +55,6 @@ impl Route for Reflink {
         if job.source.same_file(job.sink) {
             return Err(Refusal::because("source and sink are one file already"));
         }
-        if job.source.bytes() == 0 {
-            return Err(Refusal::because("the source says that it is empty, so it has to be read"));
-        }
         if job.source.device() != job.sink.device() {
             return Err(Refusal::because("extents are shared within one file system only"));
         }
@@ -71,6 +68,10 @@ impl Route for Reflink {
     }
 
     fn may_share(&self) -> bool {
+        true
+    }
+
+    fn goes_by_size(&self) -> bool {
         true
     }
 

@@ -33,6 +33,10 @@ impl Route for Uring {
         in_flight::suits(job, NAME).map(|()| Rank::Unproven)
     }
 
+    fn goes_by_size(&self) -> bool {
+        true
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         carry(span, NAME, Pairing::Apart)
     }
@@ -54,16 +58,9 @@ pub(super) fn carry(span: &Span<'_>, name: &'static str, pairing: Pairing) -> Re
 }
 
 /// A ring with room for a read and a write of each chunk.
-///
-/// io_uring goes on by itself where a file answers short. FUSE does not tell it where, with direct
-/// access (O_DIRECT, or FOPEN_DIRECT_IO of its server): the same bytes come again, in the place of
-/// those that follow, and count as read (Linux 6.18).
 pub(super) fn open<'fd>(span: &Span<'_>, shape: &Shape) -> Result<Ring<'fd>, Stop> {
-    if [span.source, span.sink].iter().any(|end| machine::may_be_fuse(end.as_fd())) {
-        let reason = "io_uring loses its place in files of FUSE that answer short";
-        return Err(Stop::Declined(
-            Refusal::because(reason).remedy("leave the choice of the route to the planner"),
-        ));
+    for end in [span.source, span.sink] {
+        machine::takes_ring(end.as_fd()).map_err(Stop::Declined)?;
     }
     let entries = u32::try_from(shape.depth * 2).unwrap_or(u32::MAX);
     Ring::open(&Setup::with_entries(entries)).map_err(Stop::Declined)

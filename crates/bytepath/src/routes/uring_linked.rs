@@ -30,6 +30,10 @@ impl Route for UringLinked {
         in_flight::suits(job, NAME).map(|()| Rank::Unproven)
     }
 
+    fn goes_by_size(&self) -> bool {
+        true
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         uring::carry(span, NAME, Pairing::Linked)
     }

@@ -32,6 +32,10 @@ impl Route for UringRegistered {
         in_flight::suits(job, NAME).map(|()| Rank::Unproven)
     }
 
+    fn goes_by_size(&self) -> bool {
+        true
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let shape = Shape::of(span, 1);
         let buffers = shape.buffers(span)?;

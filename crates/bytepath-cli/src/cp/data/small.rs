@@ -32,10 +32,11 @@ impl Fault {
 }
 
 impl Shared<'_> {
-    /// Whether nothing was asked for that takes a plan, or tells of one.
+    /// Whether nothing was asked for that takes a plan, or tells of one. A profile says what large
+    /// movements give: by its routes 20,000 files of 3 KB took three times as long.
     pub(in crate::cp) fn needs_no_plan(&self) -> bool {
         let plan = self.plan;
-        let asks = plan.route.is_some() || plan.profile.is_some() || plan.explain_plan;
+        let asks = plan.route.is_some() || plan.explain_plan;
         // --debug tells how much the kernel did by itself.
         !self.settings.debug && !asks && !self.extras.one_by_one()
     }

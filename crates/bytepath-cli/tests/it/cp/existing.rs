@@ -226,7 +226,8 @@ fn a_directory_that_nobody_may_look_into_gets_its_attributes_all_the_same() {
 fn backups_of_long_names_are_named_as_the_classic_names_them() {
     let Some(cp) = gnu() else { return };
     for (bytes, how) in (252..=255).flat_map(|bytes| {
-        ["-b", "-b -S.a", "-b -S.abcdefgh", "--backup=numbered"].map(|how| (bytes, how))
+        ["-b", "-b -S.a", "-b -S.abcdefgh", "--backup=numbered", "--backup=simple"]
+            .map(|how| (bytes, how))
     }) {
         let name = "x".repeat(bytes);
         cp.both(&format!("echo old >{name}; cp {how} a {name}; ls"), some).same();

@@ -25,4 +25,9 @@ fn what_is_answered_short_is_copied_whole_and_io_uring_refuses_it() {
         let why = if cannot { "O_DIRECT" } else { "io_uring loses its place in files of FUSE" };
         done.refused(1, &["error copying 'served/file' to 'new'", why]);
     }
+    for engine in ["uring", "uring-registered", "uring-sqpoll"] {
+        let line = format!("$bytepath drive --engine {engine} served/file");
+        let Some(done) = shell(&served, here().path(), &line) else { return };
+        done.refused(1, &["io_uring loses its place in files of FUSE"]);
+    }
 }

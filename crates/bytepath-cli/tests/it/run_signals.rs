@@ -52,7 +52,7 @@ fn gone(pids: &[Pid]) {
     let until = Instant::now() + HANGS_AFTER;
     while pids.iter().any(is_there) {
         assert!(Instant::now() < until, "still there: {pids:?}");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_micros(200));
     }
 }
 
@@ -107,7 +107,7 @@ fn sigterm_to_the_group_reaches_a_stage_once() {
         let until = Instant::now() + HANGS_AFTER;
         while pids.iter().filter(|pid| is_there(pid)).count() > 1 || counted().is_empty() {
             assert!(Instant::now() < until, "{to_group}: {pids:?} have not all got it");
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_micros(200));
         }
         let mut ends = File::options().read(true).write(true).open(&end).expect("it is there");
         ends.write_all(b"\n").expect("written");

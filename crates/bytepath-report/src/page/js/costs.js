@@ -62,8 +62,8 @@ function drawCosts(box, view) {
   if (fields.length > 1 && !decades) box.append(swatches(fields.map((field, part) => [PARTS[field], colours[part]])));
 }
 
-// Classes that are no work of anybody's are grey.
-const GREY = { idle: "#c8ccd4", "other programs": "#aab0bb", unclaimed: "#8d939e" };
+// Classes that are not known to be the work's are grey.
+const GREY = { idle: "#c8ccd4", "other programs": "#aab0bb", "threads of the kernel": "#9ba2ae", unclaimed: "#8d939e" };
 
 function drawClasses(box, view) {
   box.replaceChildren();

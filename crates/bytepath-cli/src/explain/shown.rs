@@ -1,5 +1,6 @@
 //! What of an explanation is shown, and the files that it goes to.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -171,10 +172,11 @@ impl Shown {
     /// name in the file's.
     pub(crate) fn write(&self, all: &[Named<'_>]) -> anyhow::Result<()> {
         for file in self.files() {
+            let mut taken = HashSet::new();
             for named in all {
                 let path = match all.len() {
                     1 => file.path.clone(),
-                    _ => beside(&file.path, named.name),
+                    _ => beside(&file.path, named.name, &mut taken),
                 };
                 let profile = self.filtered(named.profile);
                 let made = (file.make)(&Named { profile: &profile, ..*named });
@@ -186,16 +188,20 @@ impl Shown {
     }
 }
 
-/// `out.svg` and `write-read@same-cpu` make `out.write-read@same-cpu.svg`.
-fn beside(path: &Path, name: &str) -> PathBuf {
+/// `out.svg` and `write-read@same-cpu` make `out.write-read@same-cpu.svg`; a name that is taken
+/// gets a number: two may differ in nothing that can stand in the name of a file.
+fn beside(path: &Path, name: &str, taken: &mut HashSet<String>) -> PathBuf {
     let safe: String = name
         .chars()
         .map(|char| if char.is_alphanumeric() || "@-_.".contains(char) { char } else { '_' })
         .collect();
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let numbers = (2..).map(|number| format!("{safe}-{number}"));
+    let mut free = std::iter::once(safe.clone()).chain(numbers);
+    let own = free.find(|name| taken.insert(name.clone())).expect("there is a number for each");
     let name = match path.extension() {
-        Some(extension) => format!("{stem}.{safe}.{}", extension.to_string_lossy()),
-        None => format!("{stem}.{safe}"),
+        Some(extension) => format!("{stem}.{own}.{}", extension.to_string_lossy()),
+        None => format!("{stem}.{own}"),
     };
     path.with_file_name(name)
 }
@@ -206,8 +212,13 @@ mod tests {
 
     #[test]
     fn each_arm_has_a_file_of_its_own() {
-        let path = |path: &str, name: &str| beside(Path::new(path), name).display().to_string();
+        let mut taken = HashSet::new();
+        let mut path = |path: &str, name: &str| {
+            beside(Path::new(path), name, &mut taken).display().to_string()
+        };
         assert_eq!(path("a/out.svg", "write-read@same-cpu"), "a/out.write-read@same-cpu.svg");
         assert_eq!(path("out", "x/../y z"), "out.x_.._y_z");
+        let alike = ["a b-2", "a_b", "a b", "a#b"].map(|name| path("out.svg", name));
+        assert_eq!(alike, ["out.a_b-2.svg", "out.a_b.svg", "out.a_b-3.svg", "out.a_b-4.svg"]);
     }
 }

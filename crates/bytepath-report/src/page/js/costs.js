@@ -48,7 +48,7 @@ function drawCosts(box, view) {
   box.append(Plot.plot({
     width, height: (22 + above) * entries.length + 52, marginLeft: margin, marginRight: 60, marginTop: 8, marginBottom: 40, style: styled,
     ariaLabel: view.cost,
-    x: { ...axis, ...ticksOf(axis, width - margin), inset: decades ? 8 : 0, label: `${view.cost}${decades ? ", logarithmic" : ""} →`, labelAnchor: "right", grid: true },
+    x: { ...axis, ...ticksOf(axis, width - margin - 76), inset: decades ? 8 : 0, label: `${view.cost}${decades ? ", logarithmic" : ""} →`, labelAnchor: "right", grid: true },
     y: lanes.axis(entries.map(y), (index) => view.run.arms[index].name),
     color: { type: "identity" },
     marks: [

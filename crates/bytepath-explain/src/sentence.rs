@@ -111,7 +111,7 @@ fn waiting(explained: &Explained, idle: f64, cpus: usize) -> String {
     };
     let mut text = format!("{whole} of {time} {why}.");
     if let Some(next) = largest(explained).filter(|next| next.1 >= 0.05) {
-        text += &format!(" Of the rest most is {} ({}).", next.0, percent(next.1));
+        text += &format!(" Of the rest most is {} ({} of all time).", next.0, percent(next.1));
     }
     text
 }
@@ -235,7 +235,7 @@ mod tests {
         let text = sentence(&ends, TWO_CPUS);
         assert!(text.starts_with("87% of the time of the CPUs it could use is idle"), "{text}");
         assert!(text.contains("on one CPU") && text.contains("--wait hybrid"), "{text}");
-        assert!(text.contains("most is waking and scheduling (8%)"), "{text}");
+        assert!(text.contains("most is waking and scheduling (8% of all time)"), "{text}");
     }
 
     #[test]

@@ -16,12 +16,20 @@ pub const UNCLAIMED: &str = "unclaimed";
 pub const IDLE: &str = "idle";
 /// The class of what programs other than the work did on its CPUs.
 pub const OTHERS: &str = "other programs";
+/// The class of what threads of the kernel did, for the work or for other programs: for which of
+/// them is not seen.
+pub const KERNEL_THREADS: &str = "threads of the kernel";
 /// The class of programs themselves.
 pub const USER: &str = "user code";
 /// The class of looking descriptors up, which is told by system call too.
 pub const DESCRIPTORS: &str = "descriptor lookup";
 /// The class of time in the kernel that nothing more is known of.
 pub const UNDIVIDED: &str = "the kernel, not divided";
+
+/// Whether a class is no time that the work is known to have been busy.
+pub(crate) fn is_beside(class: &str) -> bool {
+    [IDLE, OTHERS, KERNEL_THREADS].contains(&class)
+}
 
 /// A function of the kernel's where its names are hidden.
 pub(crate) const NAMELESS: &str = "[unknown]";
@@ -145,11 +153,12 @@ impl Classes {
             let claimed = claimed.map(|class| self.all[class].name.as_str());
             match profile.thread_of(stack).part {
                 Part::Others => OTHERS,
+                Part::Kernel => KERNEL_THREADS,
                 _ if profile.thread_of(stack).name == UNDIVIDED => UNDIVIDED,
                 // Nothing is claimed where the kernel's functions have no names.
                 Part::Idle => claimed.unwrap_or(IDLE),
                 _ if claimed.is_none() && is_nameless(profile.symbols_of(stack)) => UNDIVIDED,
-                Part::Work | Part::Kernel => claimed.unwrap_or(UNCLAIMED),
+                Part::Work => claimed.unwrap_or(UNCLAIMED),
             }
         };
         profile.stacks.iter().map(of).collect()
@@ -160,7 +169,7 @@ impl Classes {
         let mut symbols = profile.symbols_of(stack);
         let (first, class) = (symbols.next()?, symbols.next()?);
         let own = self.all.iter().map(|class| class.name.as_str());
-        let mut names = own.chain([UNCLAIMED, OTHERS, UNDIVIDED]);
+        let mut names = own.chain([UNCLAIMED, OTHERS, KERNEL_THREADS, UNDIVIDED]);
         (first.name == RARE).then(|| names.find(|name| *name == class.name)).flatten()
     }
 

@@ -4,6 +4,8 @@ use bytepath_report::Stack;
 use inferno::differential;
 use inferno::flamegraph::{self, Options};
 
+use crate::profile::OTHERS;
+
 /// Why a graph could not be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum FlameError {
@@ -25,20 +27,27 @@ pub fn graph(title: &str, stacks: &[Stack]) -> Result<Vec<u8>, FlameError> {
 }
 
 /// What differs between two: the second is drawn, what it has more of in red and what it has less of
-/// in blue. Counts of the first are scaled to those of the second.
+/// in blue. Counts of the first are scaled to those of the second. What other programs took is left
+/// out, as it is where classes are compared.
 ///
 /// # Errors
-/// One of them has no sample.
+/// One of them has no sample but of other programs.
 pub fn difference(title: &str, before: &[Stack], after: &[Stack]) -> Result<Vec<u8>, FlameError> {
+    let [before, after] = [before, after].map(without_others);
     if before.is_empty() || after.is_empty() {
         return Err(FlameError::Empty);
     }
-    let (before, after) = (crate::folded::text(before), crate::folded::text(after));
+    let [before, after] = [before, after].map(|stacks| crate::folded::text(&stacks));
     let mut both = Vec::new();
     let options = differential::Options { normalize: true, ..differential::Options::default() };
     differential::from_readers(options, before.as_bytes(), after.as_bytes(), &mut both)?;
     let both = String::from_utf8_lossy(&both);
     drawn(title, "red: more than before; blue: less", &both)
+}
+
+fn without_others(stacks: &[Stack]) -> Vec<Stack> {
+    let is_of_others = |stack: &&Stack| stack.frames.split(';').next() == Some(OTHERS);
+    stacks.iter().filter(|stack| !is_of_others(stack)).cloned().collect()
 }
 
 fn drawn(title: &str, subtitle: &str, folded: &str) -> Result<Vec<u8>, FlameError> {
@@ -90,6 +99,11 @@ mod tests {
         let svg = String::from_utf8(svg).expect("UTF-8");
         assert!(svg.contains("x (") && svg.contains("; +"), "{svg}");
         assert!(matches!(difference("x", &before, &[]), Err(FlameError::Empty)));
+        let of_others = stacks(&[(OTHERS, 900)]);
+        let beside = [before.clone(), of_others.clone()].concat();
+        let with_others = difference("x", &beside, &after).expect("both have samples");
+        assert_eq!(String::from_utf8(with_others).expect("UTF-8"), svg, "others are left out");
+        assert!(matches!(difference("x", &before, &of_others), Err(FlameError::Empty)));
         assert!(matches!(graph("x", &[]), Err(FlameError::Empty)));
     }
 }

@@ -1,7 +1,9 @@
 //! The sentence: what dominated, and what to try.
 
 use crate::Explained;
-use crate::classes::{Classes, IDLE, OTHERS, UNCLAIMED, UNDIVIDED, USER};
+use crate::classes::{
+    Classes, IDLE, KERNEL_THREADS, OTHERS, UNCLAIMED, UNDIVIDED, USER, is_beside,
+};
 use crate::counters::name;
 use crate::folded::RARE;
 use crate::profile::Profile;
@@ -38,6 +40,14 @@ pub(crate) fn sentence(explained: &Explained, known: Known) -> String {
         _ if known.own < OWN_MIN => too_little(explained, known.own),
         _ => working(explained, known.cpus),
     };
+    let of_kernel = share(explained, KERNEL_THREADS);
+    if of_kernel >= 0.1 {
+        text += &format!(
+            " Threads of the kernel took {} of these CPUs' time, for the work or for other \
+             programs (it is they who write back what was written): --tree shows what they did.",
+            percent(of_kernel)
+        );
+    }
     let others = share(explained, OTHERS);
     if others >= 0.1 {
         text += &format!(
@@ -101,13 +111,14 @@ fn waiting(explained: &Explained, idle: f64, cpus: usize) -> String {
     };
     let mut text = format!("{whole} of {time} {why}.");
     if let Some(next) = largest(explained).filter(|next| next.1 >= 0.05) {
-        text += &format!(" Of the rest most is {} ({}).", next.0, percent(next.1));
+        text += &format!(" Of the rest most is {} ({} of all time).", next.0, percent(next.1));
     }
     text
 }
 
 fn working(explained: &Explained, cpus: usize) -> String {
-    let busy = 1.0 - share(explained, IDLE) - share(explained, OTHERS);
+    let beside = explained.classes.iter().filter(|class| is_beside(&class.name));
+    let busy = 1.0 - beside.map(|class| class.share).sum::<f64>();
     let mut own = explained.classes.iter().filter(|class| !is_beside(&class.name));
     let Some(first) = own.next().filter(|class| class.share > 0.0) else {
         return "Nothing of the work itself was sampled.".to_owned();
@@ -177,10 +188,6 @@ fn largest(explained: &Explained) -> Option<(&str, f64)> {
     Some((&found.name, found.share))
 }
 
-fn is_beside(class: &str) -> bool {
-    class == IDLE || class == OTHERS
-}
-
 fn share(explained: &Explained, class: &str) -> f64 {
     explained.classes.iter().find(|found| found.name == class).map_or(0.0, |found| found.share)
 }
@@ -228,7 +235,7 @@ mod tests {
         let text = sentence(&ends, TWO_CPUS);
         assert!(text.starts_with("87% of the time of the CPUs it could use is idle"), "{text}");
         assert!(text.contains("on one CPU") && text.contains("--wait hybrid"), "{text}");
-        assert!(text.contains("most is waking and scheduling (8%)"), "{text}");
+        assert!(text.contains("most is waking and scheduling (8% of all time)"), "{text}");
     }
 
     #[test]
@@ -311,6 +318,16 @@ mod tests {
             sentence(&short, Known { own: OWN_MIN, cpus: 2 })
                 .starts_with("100% of the time it ran is copying")
         );
+    }
+
+    #[test]
+    fn what_threads_of_the_kernel_did_is_no_cost_of_the_work() {
+        let beside =
+            explained(&[(USER, 0.6), (KERNEL_THREADS, 0.3), (IDLE, 0.05), ("copying", 0.05)], &[]);
+        let text = sentence(&beside, TWO_CPUS);
+        assert!(text.starts_with("92% of the time it ran is user code"), "{text}");
+        assert!(!text.contains("Next is"), "{text}");
+        assert!(text.contains("Threads of the kernel took 30% of these CPUs' time"), "{text}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! How the time was divided: counts of samples by class, each share with its sampling interval.
 //!
-//! Where whole CPUs were seen, the shares divide the time of as many CPUs as the work could use at
-//! once: two ends on a machine of 64 CPUs leave 62 of them idle whatever they do, and that says
-//! nothing about them.
+//! Where whole CPUs were seen, the shares divide the time of as many CPUs as the work used at once
+//! while it ran: two ends on a machine of 64 CPUs leave 62 of them idle whatever they do, and that
+//! says nothing about them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::profile::{Part, Profile};
 
@@ -33,16 +33,6 @@ const PIECES_MAX: usize = 40;
 
 /// Fewer samples than these a piece say nothing.
 const IN_A_PIECE_MIN: usize = 20;
-
-/// In slices of this length at least it is counted how many threads ran side by side.
-const SLICE_NS_MIN: u64 = 50_000_000;
-
-/// A slice is as long as it takes to have so many samples of a CPU: of fewer, a thread that is at work
-/// half of the time may have none.
-const IN_A_SLICE_MIN: u64 = 10;
-
-/// A thread that had fewer samples in a slice was not at work in it.
-const AT_WORK_MIN: usize = 2;
 
 /// The shares of all classes, largest first.
 ///
@@ -102,25 +92,20 @@ fn beside_the_work(
     }
 }
 
-/// How many threads of the work ran side by side, in those slices of time in which any did.
+/// How many threads of the work ran side by side, on average of those ticks in which any did.
+/// Threads that run one after the other are one: only what has a sample within the same tick ran
+/// beside it.
 fn side_by_side(profile: &Profile, hz: u32) -> f64 {
-    let slice_ns = (IN_A_SLICE_MIN * 1_000_000_000 / u64::from(hz.max(1))).max(SLICE_NS_MIN);
-    let mut slices: HashMap<u64, HashMap<u32, usize>> = HashMap::new();
+    let tick_of = |time_ns: u64| u128::from(time_ns) * u128::from(hz) / 1_000_000_000;
+    let mut ran: HashSet<(u128, u32)> = HashSet::new();
     for moment in &profile.moments {
         let thread = profile.stacks[moment.stack as usize].thread;
         if profile.threads[thread as usize].part == Part::Work {
-            let slice = slices.entry(moment.time_ns / slice_ns).or_default();
-            *slice.entry(thread).or_default() += 1;
+            ran.insert((tick_of(moment.time_ns), thread));
         }
     }
-    let at_work = |slice: &HashMap<u32, usize>| {
-        slice.values().filter(|samples| **samples >= AT_WORK_MIN).count()
-    };
-    let counts: Vec<usize> = slices.values().map(at_work).filter(|count| *count > 0).collect();
-    if counts.is_empty() {
-        return 1.0;
-    }
-    (counts.iter().sum::<usize>() as f64 / counts.len() as f64).ceil()
+    let ticks: HashSet<u128> = ran.iter().map(|(tick, _)| *tick).collect();
+    ran.len() as f64 / ticks.len().max(1) as f64
 }
 
 /// How the samples of each class lie in time.
@@ -256,6 +241,44 @@ mod tests {
             let shares = shares(&profile, &classes, Seen::Cpus(2), hz);
             assert_eq!(share_of(&shares, "idle"), 0.5, "{hz} a second: {shares:?}");
         }
+    }
+
+    #[test]
+    fn threads_that_run_one_after_the_other_use_one_cpu() {
+        // A program that starts another each quarter of a second, on one of two CPUs in turn.
+        let commands: Vec<String> = (0..12).map(|number| format!("{number};main")).collect();
+        let stacks = commands.iter().map(|command| (command.as_str(), 0));
+        let mut profile = Profile::from_folded(stacks.chain([("idle;do_idle_[k]", 0)]));
+        let idle = commands.len();
+        let mut sample = |stack: usize, time_ns: u64| {
+            profile.counts[stack] += 1;
+            let stack = u32::try_from(stack).expect("few");
+            profile.moments.push(crate::profile::Moment { time_ns, stack });
+        };
+        for tick in 0..3000 {
+            // The CPUs have no sample at the same moment.
+            let time_ns = tick as u64 * 1_001_001;
+            sample(tick / 250, time_ns);
+            sample(idle, time_ns + 300_000);
+        }
+        let shares = of(&profile, Seen::Cpus(2));
+        assert!(share_of(&shares, "idle") < 0.01, "{shares:?}");
+    }
+
+    #[test]
+    fn time_of_threads_of_the_kernel_is_no_cost_of_the_work() {
+        let mut profile = profile(&[
+            ("spin;main", 500),
+            ("[kworker/0:1H];kthread_[k];blk_mq_run_work_fn_[k]", 100),
+            ("[kworker/u8:1];kthread_[k];__alloc_pages_[k];get_page_from_freelist_[k]", 50),
+        ]);
+        for thread in &mut profile.threads[1..] {
+            thread.part = Part::Kernel;
+        }
+        let shares = of(&profile, Seen::Cpus(2));
+        let named: Vec<&str> = shares.iter().map(|share| share.class.as_str()).collect();
+        assert_eq!(named, ["user code", "threads of the kernel"]);
+        assert!((share_of(&shares, "threads of the kernel") - 150.0 / 650.0).abs() < 1e-9);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 
 use std::fmt::Write as _;
 
+use bytepath_report::Explained;
 use bytepath_report::table::{Style, paragraph, printable};
-use bytepath_report::{ClassShare, Explained};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use crate::classes::{IDLE, OTHERS, UNCLAIMED};
+use crate::classes::{OTHERS, UNCLAIMED, is_beside};
 use crate::shares::wilson;
 
 /// System calls that are shown; the record has all.
@@ -70,8 +70,8 @@ fn about(explained: &Explained) -> String {
 }
 
 fn classes(explained: &Explained) -> String {
-    let beside = |class: &&ClassShare| class.name == IDLE || class.name == OTHERS;
-    let away: f64 = explained.classes.iter().filter(beside).map(|class| class.share).sum();
+    let beside = explained.classes.iter().filter(|class| is_beside(&class.name));
+    let away: f64 = beside.map(|class| class.share).sum();
     let published = explained.classes.iter().any(|class| class.published.is_some());
     let mut table = plain();
     let mut header = vec!["class", "share", "95%", "of busy"];
@@ -84,10 +84,9 @@ fn classes(explained: &Explained) -> String {
             continue;
         }
         let [low, high] = class.ci95;
-        let busy = match class.name.as_str() {
-            IDLE | OTHERS => String::new(),
-            _ if away >= 1.0 => String::new(),
-            _ => percent(class.share / (1.0 - away)),
+        let busy = match is_beside(&class.name) || away >= 1.0 {
+            true => String::new(),
+            false => percent(class.share / (1.0 - away)),
         };
         let interval = format!("{:.1} to {:.1}", low * 100.0, high * 100.0);
         let mut row = vec![class.name.clone(), percent(class.share), interval, busy];
@@ -235,7 +234,7 @@ fn whole(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bytepath_report::SyscallCount;
+    use bytepath_report::{ClassShare, SyscallCount};
 
     use super::*;
 

@@ -1,5 +1,6 @@
 //! What of an explanation is shown, and the files that it goes to.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -177,31 +178,39 @@ impl Shown {
     /// The files, and what is to be in them; where there is more than one to be explained, each has its
     /// own, with its name in the file's.
     pub(crate) fn made(&self, all: &[Named<'_>]) -> Vec<anyhow::Result<(Output, Vec<u8>)>> {
-        let one = |file: &File, named: &Named<'_>| {
+        let one = |file: &File, named: &Named<'_>, taken: &mut HashSet<String>| {
             let path = match all.len() {
                 1 => file.path.clone(),
-                _ => beside(&file.path, named.name),
+                _ => beside(&file.path, named.name, taken),
             };
             let profile = self.filtered(named.profile);
             let made = (file.make)(&Named { profile: &profile, ..*named });
             let made = made.with_context(|| format!("{}: {}", path.display(), named.name))?;
             Ok((Output::open(&path)?, made))
         };
-        let files = self.files();
-        files.iter().flat_map(|file| all.iter().map(move |named| one(file, named))).collect()
+        let mut made = Vec::new();
+        for file in self.files() {
+            let mut taken = HashSet::new();
+            made.extend(all.iter().map(|named| one(&file, named, &mut taken)));
+        }
+        made
     }
 }
 
-/// `out.svg` and `write-read@same-cpu` make `out.write-read@same-cpu.svg`.
-fn beside(path: &Path, name: &str) -> PathBuf {
+/// `out.svg` and `write-read@same-cpu` make `out.write-read@same-cpu.svg`; a name that is taken
+/// gets a number: two may differ in nothing that can stand in the name of a file.
+fn beside(path: &Path, name: &str, taken: &mut HashSet<String>) -> PathBuf {
     let safe: String = name
         .chars()
         .map(|char| if char.is_alphanumeric() || "@-_.".contains(char) { char } else { '_' })
         .collect();
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let numbers = (2..).map(|number| format!("{safe}-{number}"));
+    let mut free = std::iter::once(safe.clone()).chain(numbers);
+    let own = free.find(|name| taken.insert(name.clone())).expect("there is a number for each");
     let name = match path.extension() {
-        Some(extension) => format!("{stem}.{safe}.{}", extension.to_string_lossy()),
-        None => format!("{stem}.{safe}"),
+        Some(extension) => format!("{stem}.{own}.{}", extension.to_string_lossy()),
+        None => format!("{stem}.{own}"),
     };
     path.with_file_name(name)
 }
@@ -212,8 +221,13 @@ mod tests {
 
     #[test]
     fn each_arm_has_a_file_of_its_own() {
-        let path = |path: &str, name: &str| beside(Path::new(path), name).display().to_string();
+        let mut taken = HashSet::new();
+        let mut path = |path: &str, name: &str| {
+            beside(Path::new(path), name, &mut taken).display().to_string()
+        };
         assert_eq!(path("a/out.svg", "write-read@same-cpu"), "a/out.write-read@same-cpu.svg");
         assert_eq!(path("out", "x/../y z"), "out.x_.._y_z");
+        let alike = ["a b-2", "a_b", "a b", "a#b"].map(|name| path("out.svg", name));
+        assert_eq!(alike, ["out.a_b-2.svg", "out.a_b.svg", "out.a_b-3.svg", "out.a_b-4.svg"]);
     }
 }

@@ -202,6 +202,43 @@ fn one_arm_and_two_have_rows_as_many_have() {
 }
 
 #[test]
+fn names_and_figures_of_axes_are_whole_at_every_width() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    record.arms.truncate(2);
+    record.arms[0].name = "tar".to_owned();
+    record.arms[1].name = "M".repeat(60);
+    for arm in &mut record.arms {
+        let costs = arm.costs.as_mut().expect("they have");
+        costs.cpu_user_s_per_gib = Some(0.002);
+        costs.cpu_system_s_per_gib = Some(0.002);
+    }
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    for width in [485, 900, 1600] {
+        widen(&mut browser, width);
+        // All are drawn anew.
+        filter(&mut browser, "");
+        for chart in ["arms", "samples", "costs"] {
+            let cut = browser.eval(&format!(
+                "(() => {{ const svg = document.querySelector('[data-chart={chart}] svg'); \
+                 const place = (node) => node.getBoundingClientRect(); \
+                 const of = (which) => [...svg.querySelectorAll(which)]; \
+                 const [from, to] = [place(svg).left, place(svg).right]; \
+                 const texts = of('text').filter((text) => text.textContent); \
+                 const cut = (text) => place(text).left < from || place(text).right > to; \
+                 const ticks = of('g[aria-label=\"x-axis tick label\"] text'); \
+                 const next = (at) => at ? place(ticks[at - 1]).right + 4 : from; \
+                 const over = ticks.filter((tick, at) => place(tick).left < next(at)); \
+                 return ticks.length < 2 ? 'no ticks' \
+                 : [...texts.filter(cut), ...over].map((text) => text.textContent); }})()"
+            ));
+            assert_eq!(cut, json!([]), "{chart} at {width}");
+        }
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
 fn a_chart_that_cannot_be_drawn_says_so_and_leaves_out_no_other() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(mut browser) = visited(folder.path(), &[sample::record()]) else { return };

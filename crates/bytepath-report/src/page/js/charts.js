@@ -40,19 +40,31 @@ function axisOf(figures, wish) {
 
 const widthOf = (box) => Math.max(280, Math.floor(box.getBoundingClientRect().width) || 900);
 
-// A name that fits beside a chart of this width.
+// How wide a text is in a chart, by the page's own letters.
+const pen = document.createElement("canvas").getContext("2d");
+function lengthOf(text) {
+  pen.font = `${styled.fontSize} ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(text).width;
+}
+
+// What is left free beside a name.
+const GAP = 12;
+
+// Room for the names beside a chart of this width.
 function marginFor(names, width) {
-  const longest = d3.max(names, (name) => name.length) ?? 0;
-  return Math.min(longest * 6.9 + 14, Math.max(90, width * 0.34));
+  return Math.min((d3.max(names, lengthOf) ?? 0) + GAP + 1, Math.max(90, width * 0.34));
 }
 
 // Names of arms differ at their ends as often as at their beginnings: what does not fit is left out
 // in the middle.
-function fitted(name, margin) {
-  const most = Math.max(8, Math.floor((margin - 12) / 6.7));
-  if (name.length <= most) return name;
-  const end = Math.floor((most - 1) * 0.45);
-  return `${name.slice(0, most - 1 - end)}…${name.slice(name.length - end)}`;
+function fitted(name, room) {
+  const letters = [...name];
+  const of = (most) => {
+    const end = Math.floor((most - 1) * 0.45);
+    return most >= letters.length ? name : `${letters.slice(0, most - 1 - end).join("")}…${letters.slice(letters.length - end).join("")}`;
+  };
+  const fit = d3.bisector((most) => lengthOf(of(most))).right(d3.range(1, letters.length + 1), room);
+  return of(Math.max(2, fit));
 }
 
 // Below this width names stand above their rows, as beside them they would all be cut alike.
@@ -63,13 +75,13 @@ const NARROW = 560;
 function lanesOf(width, names) {
   const narrow = width < NARROW;
   const margin = narrow ? 10 : marginFor(names, width);
-  const tick = (name) => (narrow ? "" : fitted(name, margin));
+  const tick = (name) => (narrow ? "" : fitted(name, margin - GAP));
   return {
     margin,
     above: narrow ? 16 : 0,
     // The type is said, as two rows that are numbers would be taken for the ends of an axis of numbers.
     axis: (rows, name) => ({ type: "band", domain: rows, tickFormat: (row) => tick(name(row)), label: null, tickSize: 0 }),
-    marks: (rows, y, name) => (narrow ? [Plot.text(rows, { frameAnchor: "left", textAnchor: "start", y, text: (row) => fitted(name(row), width), dy: -14, fill: "var(--soft)" })] : []),
+    marks: (rows, y, name) => (narrow ? [Plot.text(rows, { frameAnchor: "left", textAnchor: "start", y, text: (row) => fitted(name(row), width - margin - GAP), dy: -14, fill: "var(--soft)" })] : []),
   };
 }
 
@@ -77,7 +89,12 @@ function lanesOf(width, names) {
 // every few decades, as there is room.
 function ticksOf(axis, length, room = 75) {
   const most = Math.max(2, Math.floor(length / room));
-  if (axis.type !== "log") return { ticks: Math.min(most, 10), tickFormat: figure };
+  if (axis.type !== "log") {
+    // More may come than were asked for, and some are longer than others.
+    const fit = (values) => values.length < 3 || (d3.max(values, (value) => lengthOf(figure(value))) + 10) * (axis.domain[1] - axis.domain[0]) <= length * (values[1] - values[0]);
+    const counts = d3.range(Math.min(most, 10), 0, -1);
+    return { ticks: counts.map((count) => d3.ticks(...axis.domain, count)).find(fit), tickFormat: figure };
+  }
   const [low, high] = axis.domain;
   const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
   const within = (value) => value >= low && value <= high;
@@ -140,7 +157,7 @@ function drawArms(box, view) {
     const svg = Plot.plot({
       width, height: (26 + above) * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled, clip: true,
       ariaLabel: `Medians and intervals, ${view.ratios ? "as ratios to the reference" : `in ${unit}`}`,
-      x: { ...axis, ...ticksOf(axis, width - margin), inset: 8, grid: true, label: `${view.ratios ? "ratio to the reference" : unit}${axis.type === "log" ? ", logarithmic" : ""} →`, labelAnchor: "right" },
+      x: { ...axis, ...ticksOf(axis, width - margin - 40), inset: 8, grid: true, label: `${view.ratios ? "ratio to the reference" : unit}${axis.type === "log" ? ", logarithmic" : ""} →`, labelAnchor: "right" },
       y: lanes.axis(group.map(row), (index) => view.run.arms[index].name),
       color: { type: "identity" },
       marks: [
@@ -275,7 +292,7 @@ function drawSamples(box, view) {
     box.append(Plot.plot({
       width, height: (22 + lanes.above) * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled,
       ariaLabel: "Every sample of every arm",
-      x: { ...axis, ...ticksOf(axis, width - margin), inset: 8, grid: true, label: `${group[0].arm.unit} →`, labelAnchor: "right" },
+      x: { ...axis, ...ticksOf(axis, width - margin - 40), inset: 8, grid: true, label: `${group[0].arm.unit} →`, labelAnchor: "right" },
       y: lanes.axis(group.map(({ index }) => index), (index) => view.run.arms[index].name),
       marks: [
         Plot.dot(kept.filter(({ sample }) => !(sample[4] & 1)), { x, y, r: 3, fill: "var(--accent)", fillOpacity: 0.6 }),

@@ -48,7 +48,7 @@ function drawCosts(box, view) {
   box.append(Plot.plot({
     width, height: (22 + above) * entries.length + 52, marginLeft: margin, marginRight: 60, marginTop: 8, marginBottom: 40, style: styled,
     ariaLabel: view.cost,
-    x: { ...axis, ...ticksOf(axis, width - margin), inset: decades ? 8 : 0, label: `${view.cost}${decades ? ", logarithmic" : ""} →`, labelAnchor: "right", grid: true },
+    x: { ...axis, ...ticksOf(axis, width - margin - 76), inset: decades ? 8 : 0, label: `${view.cost}${decades ? ", logarithmic" : ""} →`, labelAnchor: "right", grid: true },
     y: lanes.axis(entries.map(y), (index) => view.run.arms[index].name),
     color: { type: "identity" },
     marks: [
@@ -62,8 +62,8 @@ function drawCosts(box, view) {
   if (fields.length > 1 && !decades) box.append(swatches(fields.map((field, part) => [PARTS[field], colours[part]])));
 }
 
-// Classes that are no work of anybody's are grey.
-const GREY = { idle: "#c8ccd4", "other programs": "#aab0bb", unclaimed: "#8d939e" };
+// Classes that are not known to be the work's are grey.
+const GREY = { idle: "#c8ccd4", "other programs": "#aab0bb", "threads of the kernel": "#9ba2ae", unclaimed: "#8d939e" };
 
 function drawClasses(box, view) {
   box.replaceChildren();

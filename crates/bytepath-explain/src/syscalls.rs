@@ -8,6 +8,7 @@
 mod traced;
 
 use std::collections::HashSet;
+use std::fs;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
 use rustix::thread::gettid;
+use syscalls::Sysno;
 
 use traced::{Pace, Turn};
 pub(crate) use traced::{Traced, name_of};
@@ -24,6 +26,7 @@ use crate::Whom;
 use crate::sampler::now_ns;
 use crate::sys::event::set_output;
 use crate::tracefs::Tracepoints;
+use crate::world::threads_of;
 
 /// The ring of a CPU.
 const RING_BYTES: usize = 4 << 20;
@@ -34,6 +37,21 @@ const ON: Duration = Duration::from_millis(10);
 const OFF: Duration = Duration::from_millis(90);
 /// Where, behind what all tracepoints have in common, the number of the call is.
 const NUMBER_AT: usize = 8;
+/// Where its result is, at its end.
+const RESULT_AT: usize = 16;
+
+/// Calls that start threads.
+const STARTS: &[u64] = &[
+    Sysno::clone as u64,
+    Sysno::clone3 as u64,
+    #[cfg(target_arch = "x86_64")]
+    (Sysno::fork as u64),
+    #[cfg(target_arch = "x86_64")]
+    (Sysno::vfork as u64),
+];
+
+/// So many threads of the work are asked at a window's beginning what they are in.
+const ASKED_MAX: usize = 256;
 
 /// Calls are being traced.
 pub(crate) struct Tracing {
@@ -70,7 +88,7 @@ impl Tracing {
         let (name, named) = channel();
         let body = move || {
             let _ = name.send(gettid().as_raw_nonzero().get().unsigned_abs());
-            take.recv().map(|events| tracing(events, &stopped)).unwrap_or_default()
+            take.recv().map(|events| tracing(events, whom, &stopped)).unwrap_or_default()
         };
         let thread = crate::helper::start("tracer", body)?;
         let mut events = Events::open([enter, exit], whom, threads, online)?;
@@ -215,22 +233,62 @@ fn number(bytes: &[u8], at: usize) -> Option<u64> {
 fn call(bytes: &[u8], enter_ids: &HashSet<u64>) -> Option<Call> {
     let half = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let raw_at = 24 + 4;
-    Some(Call {
+    let call = Call {
         pid: half(0)?,
         tid: half(4)?,
         time_ns: number(bytes, 8)?,
         begins: enter_ids.contains(&number(bytes, 16)?),
         number: number(bytes, raw_at + NUMBER_AT)?,
-    })
+    };
+    // A new thread comes out of the call that made it, in which it has never been.
+    let is_new = !call.begins
+        && STARTS.contains(&call.number)
+        && number(bytes, raw_at + RESULT_AT) == Some(0);
+    (!is_new).then_some(call)
 }
 
-fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
+/// The threads of the work that there are, each with its process, as far as kernels list children
+/// (CONFIG_PROC_CHILDREN).
+fn threads(whom: Whom) -> Vec<(u32, u32)> {
+    let this = std::process::id();
+    let mut processes = match whom {
+        Whom::Started => vec![this],
+        Whom::Process(pid) => vec![pid],
+    };
+    let mut threads = Vec::new();
+    let mut next = 0;
+    while let Some(pid) = processes.get(next).copied()
+        && threads.len() < ASKED_MAX
+    {
+        next += 1;
+        for tid in threads_of(pid) {
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
+            let children = children.unwrap_or_default();
+            let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+            processes.extend(children.filter(|child| *child != this));
+            if pid != this {
+                threads.push((pid, tid));
+            }
+        }
+    }
+    threads.truncate(ASKED_MAX);
+    threads
+}
+
+fn tracing(mut events: Events, whom: Whom, stopped: &Receiver<()>) -> Traced {
     let mut traced = Traced::default();
     let mut pace = Pace::default();
     let mut many = false;
     let mut from = now_ns();
+    if let Whom::Process(_) = whom {
+        traced.begun_before(from, &threads(whom));
+    }
     loop {
         events.switch(true);
+        if many {
+            // Asked now, so that what begins or ends from here on is seen.
+            traced.window_begins(from, &threads(whom));
+        }
         let last = !matches!(stopped.recv_timeout(ON), Err(RecvTimeoutError::Timeout));
         if many || last {
             events.switch(false);
@@ -256,14 +314,11 @@ fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
                 from = now;
             }
             let last = !matches!(stopped.recv_timeout(OFF), Err(RecvTimeoutError::Timeout));
-            traced.forget_the_dead();
             let now = now_ns();
             traced.off_ns += now - from;
             if last {
                 return traced;
             }
-            // Those that sleep in a call, and live, go on doing so; others are seen when they make the next.
-            traced.stretch_of_time_begins(now);
             from = now;
         }
     }

@@ -59,6 +59,8 @@ pub(crate) struct Counted<'a> {
     pub(crate) threads: &'a [u32],
     pub(crate) online: &'a [u32],
     pub(crate) tracepoints: Option<&'a Tracepoints>,
+    /// Whether system calls are counted too, which makes each slower.
+    pub(crate) syscalls: bool,
 }
 
 impl Counting {
@@ -183,6 +185,11 @@ fn traced(counted: &Counted<'_>, from: &Tracepoints, sums: &mut Vec<Sum>) -> io:
             let filter = cpus.iter().map(across).collect::<Vec<_>>().join(" || ");
             sums.push(of(name::WAKEUPS_ACROSS, counted.filtered(id, Some(&filter))?));
         }
+    }
+    if counted.syscalls
+        && let Some(id) = from.id("raw_syscalls/sys_enter")
+    {
+        sums.push(of(name::SYSCALLS, counted.filtered(id, None)?));
     }
     Ok(())
 }

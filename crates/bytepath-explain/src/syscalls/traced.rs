@@ -185,19 +185,37 @@ impl Traced {
         (self.off_ns > 0).then(|| self.on_ns as f64 / (self.on_ns + self.off_ns) as f64)
     }
 
-    /// The calls of these processes, but not those of some threads; what took longest first.
-    pub(crate) fn counts(&self, pids: &HashSet<u32>, without: &[u32]) -> Vec<SyscallCount> {
-        let scales = [1.0, (self.on_ns + self.off_ns) as f64 / self.on_ns.max(1) as f64];
+    /// The calls of these processes, but not those of some threads; what took longest first. `all` is how
+    /// many they made, where that was counted: calls were slower, and so fewer, while they were traced.
+    pub(crate) fn counts(
+        &self,
+        pids: &HashSet<u32>,
+        without: &[u32],
+        all: Option<f64>,
+    ) -> Vec<SyscallCount> {
+        let of_time = (self.on_ns + self.off_ns) as f64 / self.on_ns.max(1) as f64;
+        let callers = self.threads.iter();
+        let callers: Vec<&Caller> = callers
+            .filter(|(tid, caller)| pids.contains(&caller.pid) && !without.contains(tid))
+            .map(|(_, caller)| caller)
+            .collect();
+        let seen = |part: usize| -> u64 {
+            callers
+                .iter()
+                .flat_map(|caller| caller.calls[part].values())
+                .map(|(count, _)| count)
+                .sum()
+        };
+        let (whole, in_part) = (seen(0) as f64, seen(1) as f64);
+        let of_calls = all.filter(|_| in_part > 0.0).map(|all| (all - whole) / in_part);
+        let scales = [(1.0, 1.0), (of_calls.unwrap_or(of_time).max(1.0), of_time)];
         let mut sums: HashMap<u64, (f64, f64)> = HashMap::new();
-        for (tid, caller) in &self.threads {
-            if !pids.contains(&caller.pid) || without.contains(tid) {
-                continue;
-            }
-            for (calls, scale) in caller.calls.iter().zip(scales) {
+        for caller in callers {
+            for (calls, (of_calls, of_time)) in caller.calls.iter().zip(scales) {
                 for (number, (count, spent)) in calls {
                     let sum = sums.entry(*number).or_default();
-                    sum.0 += *count as f64 * scale;
-                    sum.1 += *spent as f64 * scale;
+                    sum.0 += *count as f64 * of_calls;
+                    sum.1 += *spent as f64 * of_time;
                 }
             }
         }
@@ -255,7 +273,7 @@ mod tests {
         traced.take(&call(1, 100, WAIT, true), None);
         traced.take(&call(2, 150, EXIT_GROUP, true), None);
         traced.stretch_of_time_ends(1_000_000, false);
-        let counts = traced.counts(&HashSet::from([1]), &[]);
+        let counts = traced.counts(&HashSet::from([1]), &[], None);
         let seconds = |name: &str| {
             let call = counts.iter().find(|call| call.name == name).expect("it was made");
             (call.count, call.seconds.map(|seconds| (seconds * 1e9).round() as u64))
@@ -285,7 +303,7 @@ mod tests {
         traced.on_ns = 1;
         traced.stretch_of_time_ends(1100, true);
         for pid in [here, zombie, gone] {
-            let counts = traced.counts(&HashSet::from([pid]), &[]);
+            let counts = traced.counts(&HashSet::from([pid]), &[], None);
             let wait = counts.iter().find(|call| call.name == "ppoll").expect("it was in it");
             let read = counts.iter().find(|call| call.name == "read").and_then(|call| call.seconds);
             let (waited, then) = match pid {
@@ -319,7 +337,7 @@ mod tests {
             call(3, 1060, u64::MAX, false),
         ];
         traced.turn(&Turn { from: 1000, to: 1100, in_part: true }, &seen(ends), true);
-        let counts = traced.counts(&HashSet::from([1]), &[]);
+        let counts = traced.counts(&HashSet::from([1]), &[], None);
         let spent = |name: &str| {
             let call = counts.iter().find(|call| call.name == name).expect("it was made");
             call.seconds.map(|seconds| (seconds * 1e9).round() as u64)
@@ -342,6 +360,18 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_were_traced_in_part_are_as_many_as_were_counted() {
+        let mut traced = Traced::default();
+        let begun = |from| Emptied { calls: vec![call(1, from, WAIT, true)], full_ns: None };
+        traced.turn(&Turn { from: 0, to: 100, in_part: false }, &begun(0), true);
+        traced.turn(&Turn { from: 100, to: 200, in_part: true }, &begun(100), true);
+        traced.off_ns = 900;
+        let count = |all| traced.counts(&HashSet::from([1]), &[], all)[0].count;
+        assert_eq!((count(None), count(Some(31.0))), (11, 31));
+        assert_eq!(count(Some(1.0)), 2, "those that were seen were made");
+    }
+
+    #[test]
     fn what_did_not_fit_into_a_ring_is_made_up_for() {
         // A call a microsecond, and a ring that is full after a quarter of the turn.
         let calls = (0..2000).map(|at| call(1, at * 500, WAIT, at % 2 == 0)).collect();
@@ -349,7 +379,7 @@ mod tests {
         assert!(Pace::default().are_many(0, &seen), "more than can be traced are many");
         let mut traced = Traced::default();
         traced.turn(&Turn { from: 0, to: 1_000_000, in_part: false }, &seen, true);
-        let counts = traced.counts(&HashSet::from([1]), &[]);
+        let counts = traced.counts(&HashSet::from([1]), &[], None);
         assert!(counts[0].count.abs_diff(1000) < 10, "{counts:?}");
         let seconds = counts[0].seconds.expect("it took some");
         assert!((seconds - 0.0005).abs() < 0.00001, "{counts:?}");

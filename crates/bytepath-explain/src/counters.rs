@@ -28,9 +28,10 @@ pub mod name {
     pub const FAULTS_MINOR: &str = "page-faults-minor";
     /// Page faults that waited for one.
     pub const FAULTS_MAJOR: &str = "page-faults-major";
-    /// Times that a thread woke another that had slept on another CPU.
+    /// Times that a thread woke another that had slept on another CPU; interrupts as in [`WAKEUPS`].
     pub const WAKEUPS_ACROSS: &str = "wakeups-across-cpus";
-    /// Times that a thread woke another.
+    /// Times that a thread woke another. Interrupts that came to it are none of its doing; what soft
+    /// interrupts woke is in it, since a thread that sends to this machine runs them itself.
     pub const WAKEUPS: &str = "wakeups";
     /// System calls.
     pub const SYSCALLS: &str = "system-calls";
@@ -179,10 +180,11 @@ fn traced(counted: &Counted<'_>, from: &Tracepoints, sums: &mut Vec<Sum>) -> io:
         sums.push(of(name::SWITCHES_INVOLUNTARY, events));
     }
     if let Some(id) = from.id("sched/sched_waking") {
-        sums.push(of(name::WAKEUPS, counted.filtered(id, None)?));
+        sums.push(of(name::WAKEUPS, counted.filtered(id, Some(BY_A_THREAD))?));
         for cpus in counted.online.chunks(FILTER_CPUS) {
             let across = |cpu: &u32| format!("(CPU == {cpu} && target_cpu != {cpu})");
-            let filter = cpus.iter().map(across).collect::<Vec<_>>().join(" || ");
+            let across = cpus.iter().map(across).collect::<Vec<_>>().join(" || ");
+            let filter = format!("{BY_A_THREAD} && ({across})");
             sums.push(of(name::WAKEUPS_ACROSS, counted.filtered(id, Some(&filter))?));
         }
     }
@@ -193,6 +195,9 @@ fn traced(counted: &Counted<'_>, from: &Tracepoints, sums: &mut Vec<Sum>) -> io:
     }
     Ok(())
 }
+
+/// TRACE_FLAG_HARDIRQ of the kernel is not set: whoever had the CPU when an interrupt came woke nobody.
+const BY_A_THREAD: &str = "!(common_flags & 8)";
 
 /// As many CPUs fit into a filter, which is a page at most.
 const FILTER_CPUS: usize = 64;

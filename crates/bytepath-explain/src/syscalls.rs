@@ -264,7 +264,8 @@ fn threads(whom: Whom) -> Vec<(u32, u32)> {
         for tid in threads_of(pid) {
             let children = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
             let children = children.unwrap_or_default();
-            let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+            let children =
+                children.split_whitespace().filter_map(|child| child.parse::<u32>().ok());
             processes.extend(children.filter(|child| *child != this));
             if pid != this {
                 threads.push((pid, tid));

@@ -1,5 +1,6 @@
 //! What was gathered, in the words of the report: threads with names, stacks with functions, seconds.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytepath_report::{
@@ -36,8 +37,8 @@ pub(super) fn of(
             TraceFound::OffCpu(off_cpu(tasks, maps, &rows, world, &mut notes))
         }
         (Maps::Wakeups(maps), _) => {
-            let rows = capped(maps.rows()?, 0, &mut notes);
-            TraceFound::Wakeups(rows.into_iter().map(|row| wakeup(tasks, row)).collect())
+            let rows = wakeups(tasks, maps, &maps.rows()?, &mut notes);
+            TraceFound::Wakeups(capped(rows, 0, &mut notes))
         }
         (Maps::Syscalls(maps), _) => {
             let rows = maps.rows(tasks, ended_ns)?;
@@ -202,16 +203,61 @@ pub(super) fn interrupt(stack: &[String]) -> Option<&'static str> {
     known.or_else(|| ANY_INTERRUPT.iter().any(|function| has(function)).then_some("device"))
 }
 
-fn wakeup(tasks: &tasks::Tasks, row: wakeups::Row) -> TraceWakeup {
+/// Whether a stack is that of an interrupt that came to a thread, and not of what the thread called for:
+/// who sends to this machine runs the soft interrupt that receives.
+fn came_by_itself(stack: &[String]) -> bool {
+    const ENTRIES: [&str; 5] =
+        ["irq_exit", "sysvec_", "common_interrupt", "_interrupt", "handle_irq_event"];
+    ENTRIES.iter().any(|entry| stack.iter().any(|function| function.contains(entry)))
+}
+
+/// Who woke whom: all that interrupts woke in one row for each kind of them and each thread, whoever they
+/// came to.
+fn wakeups(
+    tasks: &tasks::Tasks,
+    maps: &wakeups::Wakeups,
+    rows: &[wakeups::Row],
+    notes: &mut Vec<String>,
+) -> Vec<TraceWakeup> {
+    let mut places = Places::default();
+    let numbered =
+        rows.iter().map(|row| places.of_kernel(&stacks::addresses(&maps.stacks, row.waker_stack)));
+    let numbered: Vec<Vec<usize>> = numbered.collect();
+    let names = places.named(&World::new(&[], []), notes);
+    let mut merged: BTreeMap<_, TraceWakeup> = BTreeMap::new();
+    for (row, stack) in rows.iter().zip(&numbered) {
+        let stack = names.stack(stack);
+        let kind = interrupt(&stack).filter(|_| came_by_itself(&stack));
+        let waker = match kind {
+            Some(kind) => TraceThread { pid: 0, tid: 0, name: format!("(interrupt: {kind})") },
+            None => thread(tasks, row.waker),
+        };
+        let key = (waker.tid, kind, row.wakee, row.waker_cpu, row.cpu);
+        let wakeup = wakeup(tasks, row, waker);
+        merged.entry(key).and_modify(|sum| add(sum, &wakeup)).or_insert(wakeup);
+    }
+    let mut merged: Vec<TraceWakeup> = merged.into_values().collect();
+    merged.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    merged
+}
+
+fn add(sum: &mut TraceWakeup, more: &TraceWakeup) {
+    sum.times += more.times;
+    sum.seconds += more.seconds;
+    sum.longest_seconds = sum.longest_seconds.max(more.longest_seconds);
+    sum.log2_ns.iter_mut().zip(&more.log2_ns).for_each(|(sum, more)| *sum += more);
+}
+
+fn wakeup(tasks: &tasks::Tasks, row: &wakeups::Row, waker: TraceThread) -> TraceWakeup {
     TraceWakeup {
-        waker: thread(tasks, row.waker),
+        waker,
         wakee: thread(tasks, row.wakee),
         from_cpu: row.waker_cpu,
         to_cpu: row.cpu,
         times: row.times,
         seconds: seconds(row.total_ns),
         longest_seconds: seconds(row.longest_ns),
-        log2_ns: row.buckets,
+        log2_ns: row.buckets.clone(),
     }
 }
 
@@ -284,6 +330,17 @@ fn connection(tasks: &tasks::Tasks, row: tcp::Row) -> TraceConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_thread_calls_for_is_no_interrupt_that_came_to_it() {
+        let stack =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let timer = ["asm_sysvec_apic_timer_interrupt", "__irq_exit_rcu", "run_timer_softirq"];
+        assert!(came_by_itself(&stack(&timer)));
+        let sends = ["tcp_sendmsg", "__local_bh_enable_ip", "do_softirq", "net_rx_action"];
+        assert!(!came_by_itself(&stack(&sends)));
+        assert_eq!(interrupt(&stack(&sends)), Some("network"));
+    }
 
     #[test]
     fn the_note_counts_rows_that_were_not_kept_too() {

@@ -62,6 +62,24 @@ fn who_writes_to_a_pipe_is_told_as_the_waker_of_who_reads_it() {
 }
 
 #[test]
+fn who_computes_wakes_nobody_and_a_timer_wakes_who_sleeps() {
+    let line = "sleep 0.2 & i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; wait";
+    let Some(traced) = of_command(Mode::Wakeups, &mut shell(line)) else { return };
+    let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };
+    if traced.missing.iter().any(|why| why.contains("no names of the kernel's functions")) {
+        println!("not looked at: names of the kernel's functions are hidden");
+        return;
+    }
+    let of_sleep: Vec<_> = rows.iter().filter(|row| row.wakee.name == "sleep").collect();
+    let by_timer = of_sleep.iter().any(|row| row.waker.name == "(interrupt: timer)");
+    assert!(by_timer, "{rows:#?}");
+    // It may wake its shell by its end.
+    let by_it = rows.iter().filter(|row| row.waker.name == "sh" && row.wakee.name != "sleep");
+    let by_it: Vec<_> = by_it.filter(|row| row.wakee.name.starts_with("rcu_")).collect();
+    assert!(by_it.is_empty(), "{by_it:#?}");
+}
+
+#[test]
 fn system_calls_are_counted_as_strace_counts_them() {
     let dd = ["if=/dev/zero", "of=/dev/null", "bs=512", "count=1000", "status=none"];
     let Some(traced) = of_command(Mode::Syscalls, Command::new("dd").args(dd)) else { return };

@@ -140,12 +140,14 @@ impl Counting {
 }
 
 impl Counted<'_> {
-    /// An event for each thread that is there, which those that come from it inherit.
+    /// An event for each thread that is there, which those that come from it inherit. What this one starts
+    /// is counted from its exec(2) on: until then it is a copy of this program, which searches PATH.
     fn each_thread(&self, builder: &mut Builder<'_>) -> io::Result<Vec<Counter>> {
-        builder.exclude_kernel(false).exclude_hv(true).inherit(true).enabled(true);
+        builder.exclude_kernel(false).exclude_hv(true).inherit(true);
         if self.whom == Whom::Started {
-            return Ok(vec![builder.observe_self().build()?]);
+            return Ok(vec![builder.enabled(false).enable_on_exec(true).observe_self().build()?]);
         }
+        builder.enabled(true);
         let mut events = Vec::new();
         for thread in self.threads {
             match builder.observe_pid(i32::try_from(*thread).map_err(io::Error::other)?).build() {

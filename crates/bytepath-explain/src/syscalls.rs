@@ -67,8 +67,8 @@ struct Events {
 }
 
 impl Tracing {
-    /// Begins to trace the calls of what the calling thread starts, or of these threads and what
-    /// comes from them.
+    /// Begins to trace the calls of what the calling thread starts, from its exec(2) on, or of these
+    /// threads and what comes from them.
     ///
     /// # Errors
     /// EACCES: tracepoints are for root, or CAP_PERFMON.
@@ -92,7 +92,9 @@ impl Tracing {
         };
         let thread = crate::helper::start("tracer", body)?;
         let mut events = Events::open([enter, exit], whom, threads, online)?;
-        events.switch(true);
+        if whom != Whom::Started {
+            events.switch(true);
+        }
         let _ = give.send(events);
         Ok(Tracing { thread, stop, tid: named.recv().unwrap_or_default() })
     }
@@ -197,10 +199,11 @@ impl Emptied {
     }
 }
 
-/// An event for the calling thread, or for each of some threads that have not ended meanwhile.
+/// An event for what the calling thread starts, from its exec(2) on, or for each of some threads that have
+/// not ended meanwhile.
 fn of_each(builder: &mut Builder<'_>, whom: Whom, threads: &[u32]) -> io::Result<Vec<Counter>> {
     if whom == Whom::Started {
-        return Ok(vec![builder.observe_self().build()?]);
+        return Ok(vec![builder.enable_on_exec(true).observe_self().build()?]);
     }
     let mut events = Vec::new();
     for thread in threads {
@@ -284,14 +287,18 @@ fn tracing(mut events: Events, whom: Whom, stopped: &Receiver<()>) -> Traced {
     if let Whom::Process(_) = whom {
         traced.begun_before(from, &threads(whom));
     }
+    let mut off = false;
     loop {
-        events.switch(true);
+        if off {
+            events.switch(true);
+        }
         if many {
             // Asked now, so that what begins or ends from here on is seen.
             traced.window_begins(from, &threads(whom));
         }
         let last = !matches!(stopped.recv_timeout(ON), Err(RecvTimeoutError::Timeout));
-        if many || last {
+        off = many || last;
+        if off {
             events.switch(false);
         }
         let turn = Turn { from, to: now_ns(), in_part: many };
@@ -308,6 +315,7 @@ fn tracing(mut events: Events, whom: Whom, stopped: &Receiver<()>) -> Traced {
         }
         if many {
             events.switch(false);
+            off = true;
             if !turn.in_part {
                 // What came while the rings were emptied.
                 let now = now_ns();

@@ -13,7 +13,7 @@ use super::calls::{ENTER, EXIT};
 use super::descriptors::{self, BELOW, Does, Kind, Kinds, MOVED};
 use super::hook::{Hook, Unknown, chase};
 use super::path::{self, PATH_BYTES};
-use super::tasks::{Lost, Tasks, number, task, wide};
+use super::tasks::{Lost, Tasks, WHO, number, task, wide};
 use crate::sys::bpf::{Map, MapKind};
 use crate::sys::bpf_ring::Ring;
 
@@ -31,7 +31,7 @@ mod file {
     pub(super) const WRITES: i16 = 32;
     pub(super) const WRITTEN_BYTES: i16 = 40;
     pub(super) const CLOSED_NS: i16 = 48;
-    pub(super) const TID: i16 = 56;
+    pub(super) const WHO: i16 = 56;
     /// The number of its node.
     pub(super) const NODE: i16 = 64;
     pub(super) const BYTES: i16 = 72;
@@ -39,7 +39,7 @@ mod file {
 
 /// What a record of a new file has where.
 mod seen {
-    pub(super) const TID: i16 = 4;
+    pub(super) const WHO: i16 = 4;
     pub(super) const FILE: i16 = 8;
     pub(super) const FIRST_NS: i16 = 16;
     pub(super) const MODE: i16 = 24;
@@ -207,8 +207,9 @@ impl Files {
         asm.mov(Reg::R7, Reg::R9);
         chase(asm, Reg::R7, kernel.offset("inode", "i_ino")?, Size::B8);
         asm.store(Size::B8, Reg::R10, VALUE + file::NODE, Reg::R7);
-        asm.call(Helper::PidTgid);
-        asm.store(Size::B4, Reg::R10, VALUE + file::TID, Reg::R0);
+        tasks.who(asm);
+        asm.load(Size::B4, Reg::R1, Reg::R10, WHO);
+        asm.store(Size::B4, Reg::R10, VALUE + file::WHO, Reg::R1);
         asm.add_new(&self.files, FILE, VALUE);
         let (kept, full) = (asm.label(), asm.label());
         asm.jump_if(Reg::R0, If::Equal, 0, kept);
@@ -250,8 +251,8 @@ impl Files {
         asm.store(Size::B8, Reg::R10, RECORD, Reg::R0);
         asm.mov(Reg::R7, Reg::R0);
         asm.store(Size::B4, Reg::R7, 0, SEEN);
-        asm.load(Size::B4, Reg::R1, Reg::R10, VALUE + file::TID);
-        asm.store(Size::B4, Reg::R7, seen::TID, Reg::R1);
+        asm.load(Size::B4, Reg::R1, Reg::R10, VALUE + file::WHO);
+        asm.store(Size::B4, Reg::R7, seen::WHO, Reg::R1);
         asm.store(Size::B8, Reg::R7, seen::FILE, Reg::R8);
         asm.load(Size::B8, Reg::R1, Reg::R10, VALUE + file::FIRST_NS);
         asm.store(Size::B8, Reg::R7, seen::FIRST_NS, Reg::R1);
@@ -347,7 +348,8 @@ pub(super) struct Row {
     pub(super) path: String,
     pub(super) kind: String,
     pub(super) mode: u32,
-    pub(super) tid: u32,
+    /// Who opened it or touched it first, as its name is kept.
+    pub(super) who: u32,
     pub(super) first_ns: u64,
     /// None where it was open before anybody looked.
     pub(super) opened_ns: Option<u64>,
@@ -427,7 +429,7 @@ impl Story {
             path,
             kind,
             mode,
-            tid: number(value, file::TID as usize),
+            who: number(value, file::WHO as usize),
             first_ns,
             opened_ns: Some(at(file::OPENED_NS)).filter(|opened| *opened > 0),
             closed_ns: by_close.or(closed_ns),

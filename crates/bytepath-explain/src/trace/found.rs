@@ -110,11 +110,12 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-fn thread(tasks: &tasks::Tasks, tid: u32) -> TraceThread {
+fn thread(tasks: &tasks::Tasks, who: u32) -> TraceThread {
+    let tid = tasks::tid(who);
     if tid == 0 {
         return TraceThread { pid: 0, tid, name: "(idle CPU)".to_owned() };
     }
-    match tasks.person(tid) {
+    match tasks.person(who) {
         Some(person) => TraceThread { pid: person.tgid, tid, name: person.name },
         None => TraceThread { pid: 0, tid, name: format!("thread {tid}") },
     }
@@ -127,17 +128,18 @@ fn off_cpu(
     tasks: &tasks::Tasks,
     maps: &off_cpu::OffCpu,
     rows: &[off_cpu::Row],
-    mut world: World,
+    world: World,
     notes: &mut Vec<String>,
 ) -> Vec<TraceOffCpu> {
     let mut places = Places::default();
     let numbered: Vec<(TraceThread, Numbered)> = rows
         .iter()
         .map(|row| {
-            let who = thread(tasks, row.tid);
+            let who = thread(tasks, row.who);
             let taken = |number| stacks::addresses(&maps.stacks, number);
             let kernel = places.of_kernel(&taken(row.kernel_stack));
-            let user = places.of_user(&mut world, who.pid, &taken(row.user_stack));
+            let user =
+                places.of_user(&world, (who.pid, tasks::programs(row.who)), &taken(row.user_stack));
             let waker = places.of_kernel(&taken(row.waker_stack));
             (who, [kernel, user, waker])
         })
@@ -300,7 +302,7 @@ fn file(tasks: &tasks::Tasks, row: files::Row, first_ns: u64) -> TraceFile {
         path: row.path,
         file_system: row.kind,
         kind: kind.to_owned(),
-        thread: thread(tasks, row.tid),
+        thread: thread(tasks, row.who),
         opened_at: row.opened_ns.map(|opened| seconds(opened.saturating_sub(first_ns))),
         lifetime_seconds: row.closed_ns.map(|closed| seconds(closed.saturating_sub(since))),
         reads: row.reads,
@@ -316,7 +318,7 @@ fn connection(tasks: &tasks::Tasks, row: tcp::Row) -> TraceConnection {
         local: end(row.local),
         remote: end(row.remote),
         subnet: tcp::subnet(row.remote.0),
-        thread: thread(tasks, row.tid),
+        thread: thread(tasks, row.who),
         sends: row.sends,
         sent_bytes: row.sent_bytes,
         receives: row.receives,

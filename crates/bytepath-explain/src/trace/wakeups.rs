@@ -7,7 +7,7 @@ use super::asm::{Alu, Asm, Helper, If, Reg, Size};
 use super::attach::Attached;
 use super::hook::{Event, Hook, Unknown, Value};
 use super::off_cpu::tally;
-use super::tasks::{BYSTANDER, KEY, TRACED, Tasks, number, task, wide};
+use super::tasks::{BYSTANDER, KEY, TRACED, Tasks, WHO, number, task, wide};
 use super::{TraceError, stacks};
 use crate::sys::bpf::{Map, MapKind};
 
@@ -87,7 +87,8 @@ impl Wakeups {
         asm.zero(ROW, ROW_BYTES);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::WAKER_TID);
         asm.store(Size::B4, Reg::R10, ROW, Reg::R1);
-        asm.store(Size::B4, Reg::R10, ROW + 4, Reg::R8);
+        asm.load(Size::B4, Reg::R1, Reg::R7, task::WHO);
+        asm.store(Size::B4, Reg::R10, ROW + 4, Reg::R1);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::WAKER_CPU);
         asm.store(Size::B4, Reg::R10, ROW + 8, Reg::R1);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::WAKER_STACK);
@@ -127,6 +128,7 @@ impl Wakeups {
 
         asm.place(new);
         asm.jump_if(Reg::R9, If::Different, TRACED, end);
+        asm.store(Size::B4, Reg::R10, WHO, Reg::R8);
         asm.mov(Reg::R7, BYSTANDER);
         asm.mov(Reg::R9, 0);
         tasks.insert(&mut asm, Reg::R7, Reg::R9);
@@ -139,13 +141,13 @@ impl Wakeups {
         asm.jump_if(Reg::R1, If::Different, 0, end);
         asm.call(Helper::Now);
         asm.store(Size::B8, Reg::R7, task::WOKEN_NS, Reg::R0);
-        asm.call(Helper::PidTgid);
-        asm.store(Size::B4, Reg::R7, task::WAKER_TID, Reg::R0);
         asm.call(Helper::Cpu);
         asm.store(Size::B4, Reg::R7, task::WAKER_CPU, Reg::R0);
         tasks.stack(&mut asm, &self.stacks, 0);
         asm.store(Size::B4, Reg::R7, task::WAKER_STACK, Reg::R0);
         tasks.introduce(&mut asm);
+        asm.load(Size::B4, Reg::R1, Reg::R10, WHO);
+        asm.store(Size::B4, Reg::R7, task::WAKER_TID, Reg::R1);
         asm.end(end);
         Ok(asm)
     }

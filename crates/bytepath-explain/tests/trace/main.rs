@@ -173,6 +173,29 @@ fn the_life_of_a_file_is_told_with_its_bytes() {
 }
 
 #[test]
+fn what_was_done_before_an_exec_has_the_name_and_the_functions_of_then() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("greeting");
+    let line = format!("echo hello > {}; exec sleep 0.1", path.display());
+    let Some(traced) = of_command(Mode::FileLife, &mut shell(&line)) else { return };
+    let path = fs::canonicalize(&path).expect("a path");
+    let found = files(&traced).iter().find(|file| std::path::Path::new(&file.path) == path);
+    let found = found.unwrap_or_else(|| panic!("{traced:#?}"));
+    assert_eq!((found.thread.name.as_str(), found.written_bytes), ("sh", 6));
+
+    let line = "sleep 0.1; exec sleep 0.2";
+    let traced = of_command(Mode::OffCpu, &mut shell(line)).expect("it worked before");
+    let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+    let waits = rows.iter().filter(|row| row.thread.name == "sh" && row.state == "sleeping");
+    let waits: Vec<_> = waits.collect();
+    assert!(waits.iter().map(|row| row.seconds).sum::<f64>() >= 0.09, "{rows:#?}");
+    let is_known =
+        |stack: &[String]| stack.iter().any(|name| name != "[unknown]");
+    let by_code = traced.missing.iter().any(|why| why.contains("functions of programs"));
+    assert!(by_code || waits.iter().any(|row| is_known(&row.user_stack)), "{waits:#?}");
+}
+
+#[test]
 fn bytes_through_files_that_were_open_before_are_told_too() {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(&[1; 5000]).expect("bytes");

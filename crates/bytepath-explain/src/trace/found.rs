@@ -48,7 +48,7 @@ pub(super) fn of(
             TraceFound::Softirq(maps.rows()?.into_iter().map(softirq).collect())
         }
         (Maps::FileLife(maps), Some(Told::Files(mut story))) => {
-            story.left(maps)?;
+            story.left(maps, tasks)?;
             notes.extend(ring_note(maps.kinds.rings()));
             let first_ns = story.rows.first().map_or(0, |row| row.first_ns);
             let rows = capped(story.rows, story.beyond, &mut notes);

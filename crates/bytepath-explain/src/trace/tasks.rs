@@ -1,6 +1,8 @@
 //! Which threads are traced: those of the command or the process, and all that they start. One map
 //! holds them and what programs remember of each; three programs keep it: at fork, exec and exit.
 
+use std::collections::HashMap;
+
 use rustix::io::Errno;
 
 use super::asm::{Alu, Asm, Helper, If, Label, Reg, Size};
@@ -68,6 +70,8 @@ impl Lost {
 pub(super) struct Tasks {
     pub(super) tasks: Map,
     people: Map,
+    /// When the last thread of a process ended.
+    exits: Map,
     armed: Map,
     lost: Map,
 }
@@ -113,6 +117,7 @@ impl Tasks {
         Ok(Tasks {
             tasks: Map::new(MapKind::Hash, "bp_tasks", 4, task::BYTES as usize, TASKS_MAX)?,
             people: Map::new(MapKind::LruHash, "bp_people", 4, PERSON_BYTES as usize, PEOPLE_MAX)?,
+            exits: Map::new(MapKind::LruHash, "bp_exits", 4, 8, PEOPLE_MAX)?,
             armed: Map::new(MapKind::Array, "bp_armed", 4, 4, 1)?,
             lost: Map::new(MapKind::Array, "bp_lost", 4, 8, Lost::ALL.len() as u32)?,
         })
@@ -153,6 +158,17 @@ impl Tasks {
         let person = self.people.get(&who.to_ne_bytes()).ok()??;
         let name = person[8..24].split(|byte| *byte == 0).next().unwrap_or_default();
         Some(Person { tgid: number(&person, 0), name: String::from_utf8_lossy(name).into_owned() })
+    }
+
+    /// When processes ended, those of which no thread is traced any more.
+    pub(super) fn ended(&self) -> Result<HashMap<u32, u64>, Errno> {
+        let ended = self.exits.entries()?;
+        let mut ended: HashMap<u32, u64> =
+            ended.iter().map(|(pid, at)| (number(pid, 0), wide(at, 0))).collect();
+        for (_, record) in self.tasks.entries()? {
+            ended.remove(&number(&record, task::TGID as usize));
+        }
+        Ok(ended)
     }
 
     /// What was lost so far.
@@ -365,6 +381,12 @@ fn on_exit(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
     asm.load(Size::B4, Reg::R1, Reg::R0, task::WHO);
     asm.store(Size::B4, Reg::R10, WHO, Reg::R1);
     tasks.name_running(&mut asm);
+    asm.call(Helper::PidTgid);
+    asm.alu(Alu::ShiftRight, Reg::R0, 32);
+    asm.store(Size::B4, Reg::R10, WHO, Reg::R0);
+    asm.call(Helper::Now);
+    asm.store(Size::B8, Reg::R10, PERSON, Reg::R0);
+    asm.update(&tasks.exits, WHO, PERSON);
     asm.map(Reg::R1, &tasks.tasks);
     asm.address(Reg::R2, Reg::R10, KEY.into());
     asm.call(Helper::MapDelete);

@@ -173,6 +173,27 @@ fn the_life_of_a_file_is_told_with_its_bytes() {
 }
 
 #[test]
+fn a_file_is_open_until_the_last_who_has_it_closes_it_or_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("output");
+    // The shell closes what it has made a copy of; it is written to, or not, and closed, or not.
+    let to = path.display();
+    let lines = [
+        format!("(echo one; sleep 0.2; echo two) >{to}; true"),
+        format!("sleep 0.2 >{to}; true"),
+        format!("exec 5>{to}; echo one >&5; sleep 0.2"),
+    ];
+    for line in lines {
+        let Some(traced) = of_command(Mode::FileLife, &mut shell(&line)) else { return };
+        let path = fs::canonicalize(&path).expect("a path");
+        let found = files(&traced).iter().find(|file| std::path::Path::new(&file.path) == path);
+        let found = found.unwrap_or_else(|| panic!("{line}: {traced:#?}"));
+        let lifetime = found.lifetime_seconds.unwrap_or_else(|| panic!("{line}: {found:#?}"));
+        assert!(lifetime >= 0.2 && lifetime <= traced.seconds, "{line}: {found:#?}");
+    }
+}
+
+#[test]
 fn what_was_done_before_an_exec_has_the_name_and_the_functions_of_then() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("greeting");
@@ -189,8 +210,7 @@ fn what_was_done_before_an_exec_has_the_name_and_the_functions_of_then() {
     let waits = rows.iter().filter(|row| row.thread.name == "sh" && row.state == "sleeping");
     let waits: Vec<_> = waits.collect();
     assert!(waits.iter().map(|row| row.seconds).sum::<f64>() >= 0.09, "{rows:#?}");
-    let is_known =
-        |stack: &[String]| stack.iter().any(|name| name != "[unknown]");
+    let is_known = |stack: &[String]| stack.iter().any(|name| name != "[unknown]");
     let by_code = traced.missing.iter().any(|why| why.contains("functions of programs"));
     assert!(by_code || waits.iter().any(|row| is_known(&row.user_stack)), "{waits:#?}");
 }

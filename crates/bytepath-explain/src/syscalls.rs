@@ -20,7 +20,7 @@ use rustix::thread::gettid;
 use syscalls::Sysno;
 
 use traced::{Pace, Turn};
-pub(crate) use traced::{Traced, name_of};
+pub(crate) use traced::{Traced, name_of, told};
 
 use crate::Whom;
 use crate::sampler::now_ns;

@@ -235,7 +235,7 @@ impl Traced {
 
 /// The call that a thread is in, if it waits in one: none while it runs, or where it has ended. Nothing
 /// is told of a thread that lives to whoever may not ask.
-fn told(pid: u32, tid: u32) -> Option<Option<u64>> {
+pub(crate) fn told(pid: u32, tid: u32) -> Option<Option<u64>> {
     match fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) {
         // `running`, or the call's number, which is -1 outside of calls.
         Ok(text) => Some(text.split_whitespace().next().and_then(|word| word.parse().ok())),

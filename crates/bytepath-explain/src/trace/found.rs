@@ -1,6 +1,7 @@
 //! What was gathered, in the words of the report: threads with names, stacks with functions, seconds.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::time::Duration;
 
 use bytepath_report::{
@@ -34,7 +35,7 @@ pub(super) fn of(
         (Maps::OffCpu(maps), _) => {
             let rows = capped(maps.rows(tasks, ended_ns)?, 0, &mut notes);
             let world = gathered.world.unwrap_or_else(|| World::new(&[], []));
-            TraceFound::OffCpu(off_cpu(tasks, maps, &rows, world, &mut notes))
+            TraceFound::OffCpu(off_cpu(tracing, maps, &rows, world, &mut notes))
         }
         (Maps::Wakeups(maps), _) => {
             let rows = wakeups(tasks, maps, &maps.rows()?, &mut notes);
@@ -42,6 +43,7 @@ pub(super) fn of(
         }
         (Maps::Syscalls(maps), _) => {
             let rows = maps.rows(tasks, ended_ns)?;
+            notes.extend(before_note(tracing.before.calls));
             TraceFound::Syscalls(rows.into_iter().map(syscall).collect())
         }
         (Maps::Softirq(maps), _) => {
@@ -106,6 +108,12 @@ fn ring_note(rings: u64) -> Option<String> {
     })
 }
 
+fn before_note(calls: u64) -> Option<String> {
+    (calls > 0).then(|| {
+        format!("{calls} calls had begun before anybody looked: they are timed from then on")
+    })
+}
+
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
@@ -117,20 +125,32 @@ fn thread(tasks: &tasks::Tasks, who: u32) -> TraceThread {
     }
     match tasks.person(who) {
         Some(person) => TraceThread { pid: person.tgid, tid, name: person.name },
-        None => TraceThread { pid: 0, tid, name: format!("thread {tid}") },
+        None => living(tid).unwrap_or(TraceThread { pid: 0, tid, name: format!("thread {tid}") }),
     }
+}
+
+/// A thread that never ran where it would have been seen: as the kernel tells now, if it lives.
+fn living(tid: u32) -> Option<TraceThread> {
+    if !tasks::in_first_pid_namespace() {
+        return None;
+    }
+    let name = fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim_end().to_owned();
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let pid = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())?;
+    Some(TraceThread { pid, tid, name })
 }
 
 /// The numbers of a row's stacks: of the kernel, of the program, of the waker.
 type Numbered = [Vec<usize>; 3];
 
 fn off_cpu(
-    tasks: &tasks::Tasks,
+    tracing: &Tracing,
     maps: &off_cpu::OffCpu,
     rows: &[off_cpu::Row],
     world: World,
     notes: &mut Vec<String>,
 ) -> Vec<TraceOffCpu> {
+    let tasks = &tracing.tasks;
     let mut places = Places::default();
     let numbered: Vec<(TraceThread, Numbered)> = rows
         .iter()
@@ -147,6 +167,10 @@ fn off_cpu(
     let names = places.named(&world, notes);
     let tell = |(row, (who, [kernel, user, waker])): (&off_cpu::Row, (TraceThread, Numbered))| {
         let waker_stack = names.stack(&waker);
+        let kernel_stack = match row.kernel_stack {
+            tasks::BEFORE => tracing.before.stacks.get(&who.tid).cloned().unwrap_or_default(),
+            _ => names.stack(&kernel),
+        };
         TraceOffCpu {
             thread: who,
             state: state(row.state).to_owned(),
@@ -155,7 +179,7 @@ fn off_cpu(
             longest_seconds: seconds(row.longest_ns),
             still: row.still,
             user_stack: names.stack(&user),
-            kernel_stack: names.stack(&kernel),
+            kernel_stack,
             waker: row.waker.map(|tid| thread(tasks, tid)),
             interrupt: interrupt(&waker_stack).map(str::to_owned),
             waker_stack,

@@ -83,6 +83,18 @@ pub(super) struct Person {
     pub(super) name: String,
 }
 
+/// A thread that was there before anybody looked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct There<'a> {
+    pub(super) tid: u32,
+    pub(super) tgid: u32,
+    pub(super) name: &'a str,
+    /// The state in which it is off its CPU, as the kernel has it.
+    pub(super) off: Option<u32>,
+    /// The system call that it is in, where calls are traced.
+    pub(super) call: Option<u64>,
+}
+
 const FORK: Event = Event { group: "sched", name: "sched_process_fork" };
 const EXEC: Event = Event { group: "sched", name: "sched_process_exec" };
 const EXIT: Event = Event { group: "sched", name: "sched_process_exit" };
@@ -132,16 +144,23 @@ impl Tasks {
         self.armed.set(&[0; 4], &0u32.to_ne_bytes())
     }
 
-    /// Traces a thread from now on.
-    pub(super) fn add(&self, tid: u32, tgid: u32, name: &str, off_ns: u64) -> Result<(), Errno> {
+    /// Traces a thread that is there, from this moment on.
+    pub(super) fn add(&self, there: &There<'_>, now_ns: u64) -> Result<(), Errno> {
+        let There { tid, tgid, name, .. } = *there;
         let mut record = [0u8; task::BYTES as usize];
         put(&mut record, task::STATE, &TRACED.to_ne_bytes());
         put(&mut record, task::TGID, &tgid.to_ne_bytes());
         put(&mut record, task::WHO, &tid.to_ne_bytes());
-        put(&mut record, task::OFF_NS, &off_ns.to_ne_bytes());
-        put(&mut record, task::OFF_KERNEL_STACK, &NO_STACK.to_ne_bytes());
-        put(&mut record, task::OFF_USER_STACK, &NO_STACK.to_ne_bytes());
-        put(&mut record, task::OFF_STATE, &1u32.to_ne_bytes());
+        if let Some(state) = there.off {
+            put(&mut record, task::OFF_NS, &now_ns.to_ne_bytes());
+            put(&mut record, task::OFF_KERNEL_STACK, &BEFORE.to_ne_bytes());
+            put(&mut record, task::OFF_USER_STACK, &NO_STACK.to_ne_bytes());
+            put(&mut record, task::OFF_STATE, &state.to_ne_bytes());
+        }
+        if let Some(call) = there.call {
+            put(&mut record, task::CALL, &call.to_ne_bytes());
+            put(&mut record, task::ENTER_NS, &now_ns.to_ne_bytes());
+        }
         let mut person = [0u8; PERSON_BYTES as usize];
         put(&mut person, 0, &tgid.to_ne_bytes());
         person[8..23].iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
@@ -302,6 +321,9 @@ impl Tasks {
 
 /// No stack could be taken, or was tried.
 pub(super) const NO_STACK: i32 = -1;
+
+/// The thread slept before anybody looked: its stack is the one that was asked for then.
+pub(super) const BEFORE: i32 = -2;
 
 /// The child of a traced thread is traced; that of an armed process will be when it execs.
 fn on_fork(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {

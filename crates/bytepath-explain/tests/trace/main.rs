@@ -291,6 +291,61 @@ fn a_process_that_runs_already_is_followed() {
     assert_eq!(writes.calls, 50, "{calls:#?}");
 }
 
+/// Follows a cat that waits for input, and gives it some.
+fn of_waiting_cat(mode: Mode, input: &[u8]) -> Option<(Traced, u32)> {
+    use std::io::Read as _;
+    let mut tracing = work::start(mode)?;
+    let mut cat = Command::new("cat");
+    let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it is started");
+    let pid = cat.id();
+    let reads = format!("{} ", libc::SYS_read);
+    let in_call = || fs::read_to_string(format!("/proc/{pid}/syscall"));
+    while in_call().is_ok_and(|call| !call.starts_with(&reads)) {
+        std::thread::yield_now();
+    }
+    let followed = tracing.follow(pid);
+    let (mut to, mut from) = (cat.stdin.take().expect("piped"), cat.stdout.take().expect("piped"));
+    for byte in input {
+        to.write_all(&[*byte]).expect("it reads");
+        from.read_exact(&mut [0]).expect("it writes");
+    }
+    let traced = followed.map(|()| tracing.finish("cat").expect("it is told"));
+    drop(to);
+    cat.wait().expect("it ends with its input");
+    traced.inspect_err(|error| println!("skipped: {error}")).ok().map(|traced| (traced, pid))
+}
+
+#[test]
+fn what_a_process_is_stuck_in_when_it_is_followed_is_told() {
+    let Some((traced, _)) = of_waiting_cat(Mode::Syscalls, &[]) else { return };
+    let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
+    let read = calls.iter().find(|row| row.name == "read").expect("it reads");
+    assert_eq!((read.calls, read.unfinished), (0, 1), "{read:?}");
+    assert!(traced.missing.iter().any(|note| note.starts_with("1 calls had begun")), "{traced:?}");
+
+    let (traced, _) = of_waiting_cat(Mode::OffCpu, &[]).expect("it worked before");
+    let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+    let [row] = rows.as_slice() else { panic!("{rows:#?}") };
+    assert_eq!(
+        (row.thread.name.as_str(), row.state.as_str(), row.still),
+        ("cat", "sleeping", true)
+    );
+    if !fs::read_to_string("/proc/self/stack").is_ok_and(|stack| !stack.is_empty()) {
+        println!("not looked at: stacks of the kernel are for root");
+        return;
+    }
+    assert!(row.kernel_stack.iter().any(|name| name.contains("pipe_read")), "{row:#?}");
+}
+
+#[test]
+fn who_is_woken_and_never_seen_to_run_has_its_name() {
+    let Some((traced, pid)) = of_waiting_cat(Mode::Wakeups, &[7; 50]) else { return };
+    let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };
+    let this = fs::read_to_string("/proc/thread-self/comm").expect("it lives");
+    let woken = rows.iter().find(|row| row.waker.pid == pid && row.wakee.name == this.trim_end());
+    assert!(woken.is_some_and(|row| row.wakee.pid == std::process::id()), "{rows:#?}");
+}
+
 #[test]
 fn a_process_that_is_not_there_is_refused() {
     let Some(mut tracing) = work::start(Mode::Syscalls) else { return };

@@ -36,6 +36,8 @@ struct Caller {
     pid: u32,
     /// The call that it is in, and since when it was seen to be.
     within: Option<(u64, u64)>,
+    /// When it was seen last to begin or end one.
+    seen_ns: u64,
     /// How many and how long, by number: of the time in which all were traced, and of that in which a
     /// part was.
     calls: [HashMap<u64, (u64, u64)>; 2],
@@ -80,7 +82,9 @@ impl Traced {
         let in_part = turn.in_part || seen.full_ns.is_some();
         let to = seen.full_ns.map_or(turn.to, |full| full.clamp(turn.from, turn.to));
         let window_ns = in_part.then_some(turn.from);
-        seen.calls.iter().for_each(|call| self.take(call, window_ns));
+        // An exec(2) switches tracing on in between.
+        let calls = seen.calls.iter().filter(|call| !turn.in_part || call.time_ns >= turn.from);
+        calls.for_each(|call| self.take(call, window_ns));
         if in_part {
             self.windows.push((turn.from, turn.to));
             self.on_ns += to - turn.from;
@@ -99,6 +103,8 @@ impl Traced {
     fn take(&mut self, call: &Call, window_ns: Option<u64>) {
         let caller = self.threads.entry(call.tid).or_default();
         caller.pid = call.pid;
+        let is_first = window_ns.is_some_and(|window_ns| caller.seen_ns < window_ns);
+        caller.seen_ns = call.time_ns;
         let part = usize::from(window_ns.is_some());
         let calls = &mut caller.calls[part];
         if call.begins {
@@ -112,9 +118,10 @@ impl Traced {
         } else {
             let within = caller.within.take();
             let begun = match window_ns {
-                // It began while nothing was traced: all of the window until now was spent in it. The
-                // number is -1 where the call has changed what it goes back to (rt_sigreturn).
-                Some(window_ns) if call.number as i64 >= 0 => within
+                // It began while nothing was traced: all of the window until now was spent in it. Only the
+                // first that ends may be such: ends are seen for longer than beginnings. The number is -1
+                // where the call has changed what it goes back to (rt_sigreturn).
+                Some(window_ns) if is_first && call.number as i64 >= 0 => within
                     .filter(|(number, _)| *number == call.number)
                     .or(Some((call.number, window_ns))),
                 _ => within,
@@ -289,7 +296,8 @@ mod tests {
         let mut cat = cat.stdin(std::process::Stdio::piped()).spawn().expect("cat is everywhere");
         let (here, zombie) = (cat.id(), ended.id());
         let reads = Some(Some(Sysno::read as u64));
-        while lives(zombie, zombie) || lives(here, here) && told(here, here) == Some(None) {
+        let waits = || [None, reads].contains(&told(here, here));
+        while lives(zombie, zombie) || lives(here, here) && !waits() {
             std::thread::yield_now();
         }
         // A number above any that the kernel gives (PID_MAX_LIMIT is 2^22).
@@ -324,7 +332,7 @@ mod tests {
         let mut traced = Traced::default();
         let seen = |calls| Emptied { calls, full_ns: None };
         // The first thread was in another call when it was seen last, the second was never seen, and
-        // what comes back from a signal's handler has no number.
+        // what comes back from a signal's handler has no number. An exec switched tracing on too early.
         traced.turn(
             &Turn { from: 0, to: 100, in_part: true },
             &seen(vec![call(1, 50, WAIT, true)]),
@@ -332,8 +340,10 @@ mod tests {
         );
         let read = Sysno::read as u64;
         let ends = vec![
+            call(1, 900, read, true),
             call(1, 1020, read, false),
             call(2, 1040, read, false),
+            call(2, 1050, read, false),
             call(3, 1060, u64::MAX, false),
         ];
         traced.turn(&Turn { from: 1000, to: 1100, in_part: true }, &seen(ends), true);
@@ -343,6 +353,7 @@ mod tests {
             call.seconds.map(|seconds| (seconds * 1e9).round() as u64)
         };
         assert_eq!((spent("ppoll"), spent("read")), (Some(50), Some(60)), "{counts:?}");
+        assert!(counts.iter().all(|call| call.name != "read" || call.count == 0), "{counts:?}");
         assert_eq!(counts.len(), 2, "{counts:?}");
     }
 

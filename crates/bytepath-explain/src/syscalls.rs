@@ -291,8 +291,6 @@ fn tracing(mut events: Events, whom: Whom, stopped: &Receiver<()>) -> Traced {
     loop {
         if off {
             events.switch(true);
-        }
-        if many {
             // Asked now, so that what begins or ends from here on is seen.
             traced.window_begins(from, &threads(whom));
         }

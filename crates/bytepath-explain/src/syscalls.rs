@@ -291,15 +291,22 @@ fn tracing(mut events: Events, whom: Whom, stopped: &Receiver<()>) -> Traced {
     loop {
         if off {
             events.switch(true);
+            let now = now_ns();
+            if many {
+                traced.off_ns += now - from;
+            }
+            from = now;
             // Asked now, so that what begins or ends from here on is seen.
             traced.window_begins(from, &threads(whom));
         }
         let last = !matches!(stopped.recv_timeout(ON), Err(RecvTimeoutError::Timeout));
+        // Switching takes long where others have the CPU: for a while some are on and others off.
+        let to = now_ns();
         off = many || last;
         if off {
             events.switch(false);
         }
-        let turn = Turn { from, to: now_ns(), in_part: many };
+        let turn = Turn { from, to, in_part: many };
         let seen = events.emptied();
         many = pace.are_many(turn.from, &seen);
         if many && !turn.in_part {

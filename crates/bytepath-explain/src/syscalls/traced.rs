@@ -84,8 +84,9 @@ impl Traced {
         let in_part = turn.in_part || seen.full_ns.is_some();
         let to = seen.full_ns.map_or(turn.to, |full| full.clamp(turn.from, turn.to));
         let window_ns = in_part.then_some(turn.from);
-        // An exec(2) switches tracing on in between.
-        let calls = seen.calls.iter().filter(|call| !turn.in_part || call.time_ns >= turn.from);
+        // An exec(2) switches tracing on in between, and switching it off takes a while.
+        let is_in = |call: &&Call| !turn.in_part || (turn.from..=turn.to).contains(&call.time_ns);
+        let calls = seen.calls.iter().filter(is_in);
         calls.for_each(|call| self.take(call, window_ns));
         if in_part {
             self.windows.push((turn.from, turn.to));
@@ -347,8 +348,10 @@ mod tests {
             call(2, 1040, read, false),
             call(2, 1050, read, false),
             call(3, 1060, u64::MAX, false),
+            call(4, 1200, read, false),
         ];
         traced.turn(&Turn { from: 1000, to: 1100, in_part: true }, &seen(ends), true);
+        assert!(!traced.threads.contains_key(&4), "it was on its way off");
         let counts = traced.counts(&HashSet::from([1]), &[], None);
         let spent = |name: &str| {
             let call = counts.iter().find(|call| call.name == name).expect("it was made");

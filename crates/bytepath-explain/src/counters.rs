@@ -28,9 +28,10 @@ pub mod name {
     pub const FAULTS_MINOR: &str = "page-faults-minor";
     /// Page faults that waited for one.
     pub const FAULTS_MAJOR: &str = "page-faults-major";
-    /// Times that a thread woke another that had slept on another CPU.
+    /// Times that a thread woke another that had slept on another CPU; interrupts as in [`WAKEUPS`].
     pub const WAKEUPS_ACROSS: &str = "wakeups-across-cpus";
-    /// Times that a thread woke another.
+    /// Times that a thread woke another. Interrupts that came to it are none of its doing; what soft
+    /// interrupts woke is in it, since a thread that sends to this machine runs them itself.
     pub const WAKEUPS: &str = "wakeups";
     /// System calls.
     pub const SYSCALLS: &str = "system-calls";
@@ -59,6 +60,8 @@ pub(crate) struct Counted<'a> {
     pub(crate) threads: &'a [u32],
     pub(crate) online: &'a [u32],
     pub(crate) tracepoints: Option<&'a Tracepoints>,
+    /// Whether system calls are counted too, which makes each slower.
+    pub(crate) syscalls: bool,
 }
 
 impl Counting {
@@ -137,12 +140,14 @@ impl Counting {
 }
 
 impl Counted<'_> {
-    /// An event for each thread that is there, which those that come from it inherit.
+    /// An event for each thread that is there, which those that come from it inherit. What this one starts
+    /// is counted from its exec(2) on: until then it is a copy of this program, which searches PATH.
     fn each_thread(&self, builder: &mut Builder<'_>) -> io::Result<Vec<Counter>> {
-        builder.exclude_kernel(false).exclude_hv(true).inherit(true).enabled(true);
+        builder.exclude_kernel(false).exclude_hv(true).inherit(true);
         if self.whom == Whom::Started {
-            return Ok(vec![builder.observe_self().build()?]);
+            return Ok(vec![builder.enabled(false).enable_on_exec(true).observe_self().build()?]);
         }
+        builder.enabled(true);
         let mut events = Vec::new();
         for thread in self.threads {
             match builder.observe_pid(i32::try_from(*thread).map_err(io::Error::other)?).build() {
@@ -177,15 +182,24 @@ fn traced(counted: &Counted<'_>, from: &Tracepoints, sums: &mut Vec<Sum>) -> io:
         sums.push(of(name::SWITCHES_INVOLUNTARY, events));
     }
     if let Some(id) = from.id("sched/sched_waking") {
-        sums.push(of(name::WAKEUPS, counted.filtered(id, None)?));
+        sums.push(of(name::WAKEUPS, counted.filtered(id, Some(BY_A_THREAD))?));
         for cpus in counted.online.chunks(FILTER_CPUS) {
             let across = |cpu: &u32| format!("(CPU == {cpu} && target_cpu != {cpu})");
-            let filter = cpus.iter().map(across).collect::<Vec<_>>().join(" || ");
+            let across = cpus.iter().map(across).collect::<Vec<_>>().join(" || ");
+            let filter = format!("{BY_A_THREAD} && ({across})");
             sums.push(of(name::WAKEUPS_ACROSS, counted.filtered(id, Some(&filter))?));
         }
     }
+    if counted.syscalls
+        && let Some(id) = from.id("raw_syscalls/sys_enter")
+    {
+        sums.push(of(name::SYSCALLS, counted.filtered(id, None)?));
+    }
     Ok(())
 }
+
+/// TRACE_FLAG_HARDIRQ of the kernel is not set: whoever had the CPU when an interrupt came woke nobody.
+const BY_A_THREAD: &str = "!(common_flags & 8)";
 
 /// As many CPUs fit into a filter, which is a page at most.
 const FILTER_CPUS: usize = 64;

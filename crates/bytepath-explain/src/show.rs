@@ -8,6 +8,7 @@ use bytepath_report::table::{Style, paragraph, printable};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::classes::{OTHERS, UNCLAIMED, is_beside};
+use crate::missing::Missing;
 use crate::shares::wilson;
 
 /// System calls that are shown; the record has all.
@@ -118,12 +119,14 @@ fn counters(explained: &Explained) -> String {
 fn syscalls(explained: &Explained) -> String {
     let mut table = plain();
     table.set_header(vec!["system call", "times", "seconds", "µs each"]);
+    let about = if Missing::says_calls_in_part(&explained.missing) { "~" } else { "" };
     for call in explained.syscalls.iter().take(SYSCALLS_SHOWN) {
-        let seconds = call.seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"));
-        let each = call.seconds.map_or_else(String::new, |seconds| {
-            format!("{:.1}", seconds / call.count.max(1) as f64 * 1e6)
-        });
-        table.add_row(vec![call.name.clone(), whole(call.count as f64), seconds, each]);
+        let told = |digits: usize, number: f64| format!("{about}{number:.digits$}");
+        let seconds = call.seconds.map_or_else(String::new, |seconds| told(3, seconds));
+        let each = call.seconds.filter(|_| call.count > 0);
+        let each = each.map(|seconds| told(1, seconds / call.count as f64 * 1e6));
+        let times = format!("{about}{}", whole(call.count as f64));
+        table.add_row(vec![call.name.clone(), times, seconds, each.unwrap_or_default()]);
     }
     let rest = explained.syscalls.iter().skip(SYSCALLS_SHOWN);
     let count: u64 = rest.clone().map(|call| call.count).sum();
@@ -132,8 +135,8 @@ fn syscalls(explained: &Explained) -> String {
         let others = explained.syscalls.len() - SYSCALLS_SHOWN;
         table.add_row(vec![
             format!("{others} others"),
-            whole(count as f64),
-            format!("{seconds:.3}"),
+            format!("{about}{}", whole(count as f64)),
+            format!("{about}{seconds:.3}"),
             String::new(),
         ]);
     }
@@ -271,6 +274,23 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn calls_that_were_traced_in_part_are_told_as_estimates_and_what_was_counted_is_not() {
+        let call =
+            |name: &str, count| SyscallCount { name: name.into(), count, seconds: Some(0.5) };
+        let explained = Explained {
+            counters: [("system-calls".to_owned(), 1017.0)].into(),
+            syscalls: vec![call("write", 1000), call("read", 0)],
+            missing: vec![Missing::calls_in_part(0.1).to_string()],
+            ..Explained::default()
+        };
+        let text = text(&explained, Style::default());
+        for part in ["~1,000", "~0.500", "~500.0", " 1,017", "10% of the time"] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+        assert!(!text.contains("500000"), "a call that was not seen to begin has no mean\n{text}");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod traced;
 
 use std::collections::HashSet;
+use std::fs;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -16,14 +17,16 @@ use std::time::Duration;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
 use rustix::thread::gettid;
+use syscalls::Sysno;
 
 use traced::{Pace, Turn};
-pub(crate) use traced::{Traced, name_of};
+pub(crate) use traced::{Traced, name_of, told};
 
 use crate::Whom;
 use crate::sampler::now_ns;
 use crate::sys::event::set_output;
 use crate::tracefs::Tracepoints;
+use crate::world::threads_of;
 
 /// The ring of a CPU.
 const RING_BYTES: usize = 4 << 20;
@@ -34,6 +37,21 @@ const ON: Duration = Duration::from_millis(10);
 const OFF: Duration = Duration::from_millis(90);
 /// Where, behind what all tracepoints have in common, the number of the call is.
 const NUMBER_AT: usize = 8;
+/// Where its result is, at its end.
+const RESULT_AT: usize = 16;
+
+/// Calls that start threads.
+const STARTS: &[u64] = &[
+    Sysno::clone as u64,
+    Sysno::clone3 as u64,
+    #[cfg(target_arch = "x86_64")]
+    (Sysno::fork as u64),
+    #[cfg(target_arch = "x86_64")]
+    (Sysno::vfork as u64),
+];
+
+/// So many threads of the work are asked at a window's beginning what they are in.
+const ASKED_MAX: usize = 256;
 
 /// Calls are being traced.
 pub(crate) struct Tracing {
@@ -49,8 +67,8 @@ struct Events {
 }
 
 impl Tracing {
-    /// Begins to trace the calls of what the calling thread starts, or of these threads and what
-    /// comes from them.
+    /// Begins to trace the calls of what the calling thread starts, from its exec(2) on, or of these
+    /// threads and what comes from them.
     ///
     /// # Errors
     /// EACCES: tracepoints are for root, or CAP_PERFMON.
@@ -70,11 +88,13 @@ impl Tracing {
         let (name, named) = channel();
         let body = move || {
             let _ = name.send(gettid().as_raw_nonzero().get().unsigned_abs());
-            take.recv().map(|events| tracing(events, &stopped)).unwrap_or_default()
+            take.recv().map(|events| tracing(events, whom, &stopped)).unwrap_or_default()
         };
         let thread = crate::helper::start("tracer", body)?;
         let mut events = Events::open([enter, exit], whom, threads, online)?;
-        events.switch(true);
+        if whom != Whom::Started {
+            events.switch(true);
+        }
         let _ = give.send(events);
         Ok(Tracing { thread, stop, tid: named.recv().unwrap_or_default() })
     }
@@ -179,10 +199,11 @@ impl Emptied {
     }
 }
 
-/// An event for the calling thread, or for each of some threads that have not ended meanwhile.
+/// An event for what the calling thread starts, from its exec(2) on, or for each of some threads that have
+/// not ended meanwhile.
 fn of_each(builder: &mut Builder<'_>, whom: Whom, threads: &[u32]) -> io::Result<Vec<Counter>> {
     if whom == Whom::Started {
-        return Ok(vec![builder.observe_self().build()?]);
+        return Ok(vec![builder.enable_on_exec(true).observe_self().build()?]);
     }
     let mut events = Vec::new();
     for thread in threads {
@@ -215,27 +236,77 @@ fn number(bytes: &[u8], at: usize) -> Option<u64> {
 fn call(bytes: &[u8], enter_ids: &HashSet<u64>) -> Option<Call> {
     let half = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let raw_at = 24 + 4;
-    Some(Call {
+    let call = Call {
         pid: half(0)?,
         tid: half(4)?,
         time_ns: number(bytes, 8)?,
         begins: enter_ids.contains(&number(bytes, 16)?),
         number: number(bytes, raw_at + NUMBER_AT)?,
-    })
+    };
+    // A new thread comes out of the call that made it, in which it has never been.
+    let is_new = !call.begins
+        && STARTS.contains(&call.number)
+        && number(bytes, raw_at + RESULT_AT) == Some(0);
+    (!is_new).then_some(call)
 }
 
-fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
+/// The threads of the work that there are, each with its process, as far as kernels list children
+/// (CONFIG_PROC_CHILDREN).
+fn threads(whom: Whom) -> Vec<(u32, u32)> {
+    let this = std::process::id();
+    let mut processes = match whom {
+        Whom::Started => vec![this],
+        Whom::Process(pid) => vec![pid],
+    };
+    let mut threads = Vec::new();
+    let mut next = 0;
+    while let Some(pid) = processes.get(next).copied()
+        && threads.len() < ASKED_MAX
+    {
+        next += 1;
+        for tid in threads_of(pid) {
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
+            let children = children.unwrap_or_default();
+            let children =
+                children.split_whitespace().filter_map(|child| child.parse::<u32>().ok());
+            processes.extend(children.filter(|child| *child != this));
+            if pid != this {
+                threads.push((pid, tid));
+            }
+        }
+    }
+    threads.truncate(ASKED_MAX);
+    threads
+}
+
+fn tracing(mut events: Events, whom: Whom, stopped: &Receiver<()>) -> Traced {
     let mut traced = Traced::default();
     let mut pace = Pace::default();
     let mut many = false;
     let mut from = now_ns();
+    if let Whom::Process(_) = whom {
+        traced.begun_before(from, &threads(whom));
+    }
+    let mut off = false;
     loop {
-        events.switch(true);
+        if off {
+            events.switch(true);
+            let now = now_ns();
+            if many {
+                traced.off_ns += now - from;
+            }
+            from = now;
+            // Asked now, so that what begins or ends from here on is seen.
+            traced.window_begins(from, &threads(whom));
+        }
         let last = !matches!(stopped.recv_timeout(ON), Err(RecvTimeoutError::Timeout));
-        if many || last {
+        // Switching takes long where others have the CPU: for a while some are on and others off.
+        let to = now_ns();
+        off = many || last;
+        if off {
             events.switch(false);
         }
-        let turn = Turn { from, to: now_ns(), in_part: many };
+        let turn = Turn { from, to, in_part: many };
         let seen = events.emptied();
         many = pace.are_many(turn.from, &seen);
         if many && !turn.in_part {
@@ -249,6 +320,7 @@ fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
         }
         if many {
             events.switch(false);
+            off = true;
             if !turn.in_part {
                 // What came while the rings were emptied.
                 let now = now_ns();
@@ -256,14 +328,11 @@ fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
                 from = now;
             }
             let last = !matches!(stopped.recv_timeout(OFF), Err(RecvTimeoutError::Timeout));
-            traced.forget_the_dead();
             let now = now_ns();
             traced.off_ns += now - from;
             if last {
                 return traced;
             }
-            // Those that sleep in a call, and live, go on doing so; others are seen when they make the next.
-            traced.stretch_of_time_begins(now);
             from = now;
         }
     }

@@ -75,7 +75,13 @@ impl Watch {
         let sampling = Sampling::start(whom, &cpus, settings, &own, &mut missing)
             .map_err(|why| missing.push(why.0))
             .ok();
-        let counted = Counted { whom, threads: &threads, online: &online, tracepoints };
+        let counted = Counted {
+            whom,
+            threads: &threads,
+            online: &online,
+            tracepoints,
+            syscalls: tracing.is_some(),
+        };
         let counting = Counting::start(&counted, &mut missing);
         if let Err(error) = &found {
             let what = format!("system calls by name, {}", counting.traced());
@@ -136,13 +142,10 @@ impl Watch {
         beside.put_in(&mut profile, &sampled);
         let syscalls = traced.map_or_else(Vec::new, |traced| {
             let own: Vec<u32> = tracer.into_iter().collect();
-            traced.counts(&sampled.collected.world.ever, &own)
+            // What is counted of all says nothing of a part.
+            let all = counters.get(name::SYSCALLS).filter(|_| self.settings.beside.is_empty());
+            traced.counts(&sampled.collected.world.ever, &own, all.copied())
         });
-        let mut counters = counters;
-        if !syscalls.is_empty() {
-            let all = syscalls.iter().map(|call| call.count as f64).sum();
-            counters.insert(name::SYSCALLS.to_owned(), all);
-        }
         let lost = sampled.collected.lost;
         if lost > 0 {
             self.missing.push(Missing::lost(lost, profile.samples()).0);

@@ -38,6 +38,9 @@ pub(crate) enum Place {
 /// All that was told.
 pub(crate) struct World {
     processes: HashMap<u32, Process>,
+    /// What processes were before they began another program, by how many they had begun, where that is
+    /// remembered.
+    past: Option<HashMap<(u32, u32), Process>>,
     /// What threads are called, those of the whole machine.
     names: HashMap<u32, String>,
     work: HashSet<u32>,
@@ -63,7 +66,14 @@ struct Process {
     maps: BTreeMap<u64, Mapping>,
     unwinding: Unwinding,
     threads: u32,
+    /// How many programs it and those that it came from have begun, from 0 again behind [`PROGRAMS`].
+    programs: u32,
 }
+
+/// What tracing keeps of the number of programs.
+const PROGRAMS: u32 = 1 << 10;
+/// So many programs that have ended are remembered.
+const PAST_MAX: usize = 16_384;
 
 #[derive(Clone, Copy)]
 struct Mapping {
@@ -77,6 +87,7 @@ impl World {
     pub(crate) fn new(roots: &[u32], own: impl IntoIterator<Item = u32>) -> World {
         let mut world = World {
             processes: HashMap::new(),
+            past: None,
             names: HashMap::new(),
             work: roots.iter().copied().collect(),
             ever: roots.iter().copied().collect(),
@@ -90,6 +101,11 @@ impl World {
         };
         roots.iter().for_each(|root| world.look_at(*root));
         world
+    }
+
+    /// From now on, where code lay in programs that have ended is remembered.
+    pub(crate) fn remember(&mut self) {
+        self.past = Some(HashMap::new());
     }
 
     /// A process is none of the work's, though what it starts is.
@@ -124,7 +140,14 @@ impl World {
             Kind::Map(map) => self.map(&map),
             Kind::Comm { pid, tid, name, exec } => {
                 if exec && let Some(process) = self.processes.get_mut(&pid) {
-                    *process = Process::new();
+                    let programs = (process.programs + 1) % PROGRAMS;
+                    let next = Process { programs, ..Process::new() };
+                    let ended = std::mem::replace(process, next);
+                    if let Some(past) = self.past.as_mut().filter(|past| past.len() < PAST_MAX) {
+                        // Its stacks are told as they are.
+                        let ended = Process { unwinding: Unwinding::new(), ..ended };
+                        past.insert((pid, ended.programs), ended);
+                    }
                 }
                 if pid == tid && self.work.contains(&pid) && self.beside.contains(&name) {
                     self.aside.insert(pid);
@@ -238,9 +261,20 @@ impl World {
     }
 }
 
+impl World {
+    /// The places of a stack of the program that a process had begun as the one of this number, leaf first.
+    pub(crate) fn places_then(&self, pid: u32, programs: u32, addresses: &[u64]) -> Vec<Place> {
+        let now = self.processes.get(&pid).filter(|process| process.programs == programs);
+        let Some(process) = now.or_else(|| self.past.as_ref()?.get(&(pid, programs))) else {
+            return Vec::new();
+        };
+        addresses.iter().map(|address| process.place(*address, &self.files)).collect()
+    }
+}
+
 impl Process {
     fn new() -> Process {
-        Process { maps: BTreeMap::new(), unwinding: Unwinding::new(), threads: 1 }
+        Process { maps: BTreeMap::new(), unwinding: Unwinding::new(), threads: 1, programs: 0 }
     }
 
     fn place(&self, address: u64, files: &Files) -> Place {
@@ -390,6 +424,25 @@ mod tests {
         world.learn(Kind::Comm { pid, tid: pid, name: "new".to_owned(), exec: true });
         assert_eq!(place(&mut world), [Place::Unknown]);
         assert_eq!(world.name_of(pid), "new");
+    }
+
+    #[test]
+    fn a_stack_of_a_program_that_was_there_before_is_told_by_its_own_maps() {
+        let (pid, child) = (1 << 24, 2 << 24);
+        let mut world = World::new(&[pid], []);
+        world.remember();
+        let map = |pid, name: &str| {
+            let name = name.to_owned();
+            Kind::Map(Map { pid, start: 0x1000, bytes: 0x1000, name, ..Map::default() })
+        };
+        world.learn(map(pid, "[vdso]"));
+        world.learn(fork(child, pid));
+        world.learn(Kind::Comm { pid: child, tid: child, name: "new".to_owned(), exec: true });
+        world.learn(map(child, "//anon"));
+        let at = |pid, programs| world.places_then(pid, programs, &[0x1800]);
+        assert_eq!(at(pid, 0), [Place::Within(0)]);
+        assert_eq!((at(child, 0), at(child, 1)), (vec![Place::Within(0)], vec![Place::Within(1)]));
+        assert_eq!(at(child, 2), []);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use super::{Call, Emptied};
 /// More records than these in a turn, on average over some turns, are many: some 15,000 calls a
 /// second.
 const MANY: usize = 300;
+/// Calls that are this part of all, and more, come fast where calls do.
+const FREQUENT: f64 = 0.1;
 /// So many turns it takes to tell.
 const TURNS: usize = 10;
 
@@ -36,6 +38,8 @@ struct Caller {
     pid: u32,
     /// The call that it is in, and since when it was seen to be.
     within: Option<(u64, u64)>,
+    /// When it was seen last to begin or end one.
+    seen_ns: u64,
     /// How many and how long, by number: of the time in which all were traced, and of that in which a
     /// part was.
     calls: [HashMap<u64, (u64, u64)>; 2],
@@ -79,7 +83,11 @@ impl Traced {
         // Where a ring was full, the time until then stands for the rest.
         let in_part = turn.in_part || seen.full_ns.is_some();
         let to = seen.full_ns.map_or(turn.to, |full| full.clamp(turn.from, turn.to));
-        seen.calls.iter().for_each(|call| self.take(call, in_part));
+        let window_ns = in_part.then_some(turn.from);
+        // An exec(2) switches tracing on in between, and switching it off takes a while.
+        let is_in = |call: &&Call| !turn.in_part || (turn.from..=turn.to).contains(&call.time_ns);
+        let calls = seen.calls.iter().filter(is_in);
+        calls.for_each(|call| self.take(call, window_ns));
         if in_part {
             self.windows.push((turn.from, turn.to));
             self.on_ns += to - turn.from;
@@ -93,10 +101,14 @@ impl Traced {
         }
     }
 
-    fn take(&mut self, call: &Call, in_part: bool) {
+    /// Takes the beginning or the end of a call; `window_ns` is when the window began in which it was seen,
+    /// where not all is traced.
+    fn take(&mut self, call: &Call, window_ns: Option<u64>) {
         let caller = self.threads.entry(call.tid).or_default();
         caller.pid = call.pid;
-        let part = usize::from(in_part);
+        let is_first = window_ns.is_some_and(|window_ns| caller.seen_ns < window_ns);
+        caller.seen_ns = call.time_ns;
+        let part = usize::from(window_ns.is_some());
         let calls = &mut caller.calls[part];
         if call.begins {
             calls.entry(call.number).or_default().0 += 1;
@@ -106,9 +118,21 @@ impl Traced {
             if call.number == EXIT_GROUP {
                 self.end_process(call, part);
             }
-        } else if let Some((number, since)) = caller.within.take() {
-            let (_, spent) = calls.entry(number).or_default();
-            *spent += call.time_ns.saturating_sub(since);
+        } else {
+            let within = caller.within.take();
+            let begun = match window_ns {
+                // It began while nothing was traced: all of the window until now was spent in it. Only the
+                // first that ends may be such: ends are seen for longer than beginnings. The number is -1
+                // where the call has changed what it goes back to (rt_sigreturn).
+                Some(window_ns) if is_first && call.number as i64 >= 0 => within
+                    .filter(|(number, _)| *number == call.number)
+                    .or(Some((call.number, window_ns))),
+                _ => within,
+            };
+            if let Some((number, since)) = begun {
+                let (_, spent) = calls.entry(number).or_default();
+                *spent += call.time_ns.saturating_sub(since);
+            }
         }
     }
 
@@ -133,18 +157,32 @@ impl Traced {
         }
     }
 
-    /// Nobody saw the last call of a thread that ended while nothing was traced: it would be in the one
-    /// before for ever.
-    pub(super) fn forget_the_dead(&mut self) {
-        let callers = self.threads.iter_mut().filter(|(_, caller)| caller.within.is_some());
-        for (tid, caller) in callers {
-            if !lives(caller.pid, *tid) {
-                caller.within = None;
+    /// A window begins behind a time in which nothing was traced: what those are in that were in a call
+    /// before, and these threads of the work, the kernel tells. Who neither begins nor ends a call in the
+    /// window would not be seen, and who has ended would be in its last one for ever.
+    pub(super) fn window_begins(&mut self, now: u64, threads: &[(u32, u32)]) {
+        let known = self.threads.iter().filter(|(_, caller)| caller.within.is_some());
+        let known: Vec<(u32, u32)> = known.map(|(tid, caller)| (caller.pid, *tid)).collect();
+        self.stretch_of_time_begins(now);
+        for (pid, tid) in known.iter().chain(threads).copied() {
+            let Some(told) = told(pid, tid) else { continue };
+            let caller = self.threads.entry(tid).or_default();
+            caller.pid = pid;
+            let returns = told.filter(|number| !NO_RETURN.contains(number));
+            caller.within = returns.map(|number| (number, now));
+        }
+    }
+
+    /// Calls that these threads were in before anybody looked are counted from now on.
+    pub(super) fn begun_before(&mut self, now: u64, threads: &[(u32, u32)]) {
+        for (pid, tid) in threads.iter().copied() {
+            if let Some(Some(number)) = told(pid, tid) {
+                self.take(&Call { pid, tid, time_ns: now, number, begins: true }, None);
             }
         }
     }
 
-    pub(super) fn stretch_of_time_begins(&mut self, now: u64) {
+    fn stretch_of_time_begins(&mut self, now: u64) {
         for caller in self.threads.values_mut() {
             if let Some((_, since)) = &mut caller.within {
                 *since = now;
@@ -157,14 +195,23 @@ impl Traced {
         (self.off_ns > 0).then(|| self.on_ns as f64 / (self.on_ns + self.off_ns) as f64)
     }
 
-    /// The calls of these processes, but not those of some threads; what took longest first.
-    pub(crate) fn counts(&self, pids: &HashSet<u32>, without: &[u32]) -> Vec<SyscallCount> {
-        let scales = [1.0, (self.on_ns + self.off_ns) as f64 / self.on_ns.max(1) as f64];
+    /// The calls of these processes, but not those of some threads; what took longest first. `all` is how
+    /// many they made, where that was counted: calls were slower, and so fewer, while they were traced.
+    pub(crate) fn counts(
+        &self,
+        pids: &HashSet<u32>,
+        without: &[u32],
+        all: Option<f64>,
+    ) -> Vec<SyscallCount> {
+        let of_time = (self.on_ns + self.off_ns) as f64 / self.on_ns.max(1) as f64;
+        let callers = self.threads.iter();
+        let callers: Vec<&Caller> = callers
+            .filter(|(tid, caller)| pids.contains(&caller.pid) && !without.contains(tid))
+            .map(|(_, caller)| caller)
+            .collect();
+        let scales = [1.0, of_time];
         let mut sums: HashMap<u64, (f64, f64)> = HashMap::new();
-        for (tid, caller) in &self.threads {
-            if !pids.contains(&caller.pid) || without.contains(tid) {
-                continue;
-            }
+        for caller in callers {
             for (calls, scale) in caller.calls.iter().zip(scales) {
                 for (number, (count, spent)) in calls {
                     let sum = sums.entry(*number).or_default();
@@ -172,6 +219,15 @@ impl Traced {
                     sum.1 += *spent as f64 * scale;
                 }
             }
+        }
+        // Those that come fast are the ones that tracing keeps from being made.
+        let told: f64 = sums.values().map(|(count, _)| count).sum();
+        let frequent = sums.values_mut().filter(|(count, _)| *count >= FREQUENT * told);
+        let frequent: Vec<_> = frequent.collect();
+        let of_them: f64 = frequent.iter().map(|(count, _)| count).sum();
+        if let Some(all) = all.filter(|_| self.off_ns > 0) {
+            let more = ((all - told) / of_them.max(1.0)).max(0.0);
+            frequent.into_iter().for_each(|(count, _)| *count += more * *count);
         }
         let mut counts: Vec<SyscallCount> = sums
             .into_iter()
@@ -184,6 +240,16 @@ impl Traced {
         counts
             .sort_by(|a, b| b.seconds.partial_cmp(&a.seconds).unwrap_or(std::cmp::Ordering::Equal));
         counts
+    }
+}
+
+/// The call that a thread is in, if it waits in one: none while it runs, or where it has ended. Nothing
+/// is told of a thread that lives to whoever may not ask.
+pub(crate) fn told(pid: u32, tid: u32) -> Option<Option<u64>> {
+    match fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) {
+        // `running`, or the call's number, which is -1 outside of calls.
+        Ok(text) => Some(text.split_whitespace().next().and_then(|word| word.parse().ok())),
+        Err(_) => (!lives(pid, tid)).then_some(None),
     }
 }
 
@@ -214,10 +280,10 @@ mod tests {
     #[test]
     fn a_call_that_does_not_return_takes_no_time_and_ends_what_others_wait_in() {
         let mut traced = Traced::default();
-        traced.take(&call(1, 100, WAIT, true), false);
-        traced.take(&call(2, 150, EXIT_GROUP, true), false);
+        traced.take(&call(1, 100, WAIT, true), None);
+        traced.take(&call(2, 150, EXIT_GROUP, true), None);
         traced.stretch_of_time_ends(1_000_000, false);
-        let counts = traced.counts(&HashSet::from([1]), &[]);
+        let counts = traced.counts(&HashSet::from([1]), &[], None);
         let seconds = |name: &str| {
             let call = counts.iter().find(|call| call.name == name).expect("it was made");
             (call.count, call.seconds.map(|seconds| (seconds * 1e9).round() as u64))
@@ -227,28 +293,73 @@ mod tests {
     }
 
     #[test]
-    fn who_ended_while_nothing_was_traced_is_in_no_call() {
+    fn who_ended_while_nothing_was_traced_is_in_no_call_and_who_sleeps_is_where_the_kernel_says() {
         let mut ended = std::process::Command::new("true").spawn().expect("true is everywhere");
-        let (here, zombie) = (std::process::id(), ended.id());
+        let mut cat = std::process::Command::new("cat");
+        let mut cat = cat.stdin(std::process::Stdio::piped()).spawn().expect("cat is everywhere");
+        let (here, zombie) = (cat.id(), ended.id());
+        let reads = Some(Some(Sysno::read as u64));
+        let waits = || [None, reads].contains(&told(here, here));
+        while lives(zombie, zombie) || lives(here, here) && !waits() {
+            std::thread::yield_now();
+        }
         // A number above any that the kernel gives (PID_MAX_LIMIT is 2^22).
         let gone = 1 << 24;
         let mut traced = Traced::default();
         for tid in [here, zombie, gone] {
-            traced.take(&Call { pid: tid, tid, time_ns: 0, number: WAIT, begins: true }, true);
-        }
-        while lives(zombie, zombie) {
-            std::thread::yield_now();
+            traced.take(&Call { pid: tid, tid, time_ns: 0, number: WAIT, begins: true }, Some(0));
         }
         traced.stretch_of_time_ends(100, true);
-        traced.forget_the_dead();
-        traced.stretch_of_time_begins(1000);
+        traced.window_begins(1000, &[]);
         traced.on_ns = 1;
         traced.stretch_of_time_ends(1100, true);
-        for (pid, spent) in [(here, 200e-9), (zombie, 100e-9), (gone, 100e-9)] {
-            let counts = traced.counts(&HashSet::from([pid]), &[]);
-            assert_eq!(counts[0].seconds, Some(spent), "{pid}");
+        for pid in [here, zombie, gone] {
+            let counts = traced.counts(&HashSet::from([pid]), &[], None);
+            let wait = counts.iter().find(|call| call.name == "ppoll").expect("it was in it");
+            let read = counts.iter().find(|call| call.name == "read").and_then(|call| call.seconds);
+            let (waited, then) = match pid {
+                _ if pid != here => (100e-9, None),
+                // Who may not ask takes it to be where it was.
+                _ if told(here, here) != reads => (200e-9, None),
+                _ => (100e-9, Some(100e-9)),
+            };
+            assert_eq!((wait.seconds, read), (Some(waited), then), "{pid}");
         }
+        drop(cat.stdin.take());
+        cat.wait().expect("it ends with its input");
         ended.wait().expect("it is our child");
+    }
+
+    #[test]
+    fn a_call_that_began_while_nothing_was_traced_takes_the_time_of_the_window_until_it_ends() {
+        let mut traced = Traced::default();
+        let seen = |calls| Emptied { calls, full_ns: None };
+        // The first thread was in another call when it was seen last, the second was never seen, and
+        // what comes back from a signal's handler has no number. An exec switched tracing on too early.
+        traced.turn(
+            &Turn { from: 0, to: 100, in_part: true },
+            &seen(vec![call(1, 50, WAIT, true)]),
+            true,
+        );
+        let read = Sysno::read as u64;
+        let ends = vec![
+            call(1, 900, read, true),
+            call(1, 1020, read, false),
+            call(2, 1040, read, false),
+            call(2, 1050, read, false),
+            call(3, 1060, u64::MAX, false),
+            call(4, 1200, read, false),
+        ];
+        traced.turn(&Turn { from: 1000, to: 1100, in_part: true }, &seen(ends), true);
+        assert!(!traced.threads.contains_key(&4), "it was on its way off");
+        let counts = traced.counts(&HashSet::from([1]), &[], None);
+        let spent = |name: &str| {
+            let call = counts.iter().find(|call| call.name == name).expect("it was made");
+            call.seconds.map(|seconds| (seconds * 1e9).round() as u64)
+        };
+        assert_eq!((spent("ppoll"), spent("read")), (Some(50), Some(60)), "{counts:?}");
+        assert!(counts.iter().all(|call| call.name != "read" || call.count == 0), "{counts:?}");
+        assert_eq!(counts.len(), 2, "{counts:?}");
     }
 
     #[test]
@@ -265,6 +376,18 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_were_traced_in_part_are_as_many_as_were_counted() {
+        let mut traced = Traced::default();
+        let begun = |from| Emptied { calls: vec![call(1, from, WAIT, true)], full_ns: None };
+        traced.turn(&Turn { from: 0, to: 100, in_part: false }, &begun(0), true);
+        traced.turn(&Turn { from: 100, to: 200, in_part: true }, &begun(100), true);
+        traced.off_ns = 900;
+        let count = |all| traced.counts(&HashSet::from([1]), &[], all)[0].count;
+        assert_eq!((count(None), count(Some(31.0))), (11, 31));
+        assert_eq!(count(Some(1.0)), 11, "no fewer than that time stands for");
+    }
+
+    #[test]
     fn what_did_not_fit_into_a_ring_is_made_up_for() {
         // A call a microsecond, and a ring that is full after a quarter of the turn.
         let calls = (0..2000).map(|at| call(1, at * 500, WAIT, at % 2 == 0)).collect();
@@ -272,7 +395,7 @@ mod tests {
         assert!(Pace::default().are_many(0, &seen), "more than can be traced are many");
         let mut traced = Traced::default();
         traced.turn(&Turn { from: 0, to: 1_000_000, in_part: false }, &seen, true);
-        let counts = traced.counts(&HashSet::from([1]), &[]);
+        let counts = traced.counts(&HashSet::from([1]), &[], None);
         assert!(counts[0].count.abs_diff(1000) < 10, "{counts:?}");
         let seconds = counts[0].seconds.expect("it took some");
         assert!((seconds - 0.0005).abs() < 0.00001, "{counts:?}");

@@ -32,7 +32,8 @@ impl Code {
     /// The kernel's word where perf_event_open(2) is not for this user.
     pub(super) fn of(roots: &[u32]) -> io::Result<Code> {
         let mut rings: Vec<Ring> = online().into_iter().map(ring).collect::<io::Result<_>>()?;
-        let world = World::new(roots, []);
+        let mut world = World::new(roots, []);
+        world.remember();
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
         let body = move || looked(&mut rings, world, &seen);

@@ -11,9 +11,9 @@ use super::asm::{Alu, Asm, Helper, If, Label, Reg, Size};
 use super::attach::Attached;
 use super::calls::{ENTER, EXIT};
 use super::descriptors::{self, BELOW, Does, Kind, Kinds, MOVED};
-use super::hook::{Hook, Unknown, chase};
+use super::hook::{Hook, Kernel, Unknown, chase};
 use super::path::{self, PATH_BYTES};
-use super::tasks::{Lost, Tasks, number, task, wide};
+use super::tasks::{Lost, Tasks, WHO, number, task, wide};
 use crate::sys::bpf::{Map, MapKind};
 use crate::sys::bpf_ring::Ring;
 
@@ -31,15 +31,19 @@ mod file {
     pub(super) const WRITES: i16 = 32;
     pub(super) const WRITTEN_BYTES: i16 = 40;
     pub(super) const CLOSED_NS: i16 = 48;
-    pub(super) const TID: i16 = 56;
+    pub(super) const WHO: i16 = 56;
+    /// Where its end is known from close(2) alone: the process that had it first, until it closes a copy.
+    pub(super) const FIRST: i16 = 60;
     /// The number of its node.
     pub(super) const NODE: i16 = 64;
-    pub(super) const BYTES: i16 = 72;
+    /// The process that did something to it last.
+    pub(super) const LAST: i16 = 72;
+    pub(super) const BYTES: i16 = 80;
 }
 
 /// What a record of a new file has where.
 mod seen {
-    pub(super) const TID: i16 = 4;
+    pub(super) const WHO: i16 = 4;
     pub(super) const FILE: i16 = 8;
     pub(super) const FIRST_NS: i16 = 16;
     pub(super) const MODE: i16 = 24;
@@ -112,8 +116,8 @@ impl Files {
         let _ = kernel;
         Ok(released.map(|why| {
             format!(
-                "files end with the last close(2) that was seen, not when the kernel lets go of them, \
-                 because the entry of __fput cannot be traced: {why}"
+                "files end with the last close(2) that was seen, or with the process that had them, not \
+                 when the kernel lets go of them, because the entry of __fput cannot be traced: {why}"
             )
         }))
     }
@@ -129,6 +133,7 @@ impl Files {
             asm.store(Size::B8, Reg::R10, FILE, Reg::R8);
             asm.lookup(&self.files, FILE, end);
             asm.mov(Reg::R7, Reg::R0);
+            unless_last(hook.kernel, &mut asm, end);
             asm.call(Helper::Now);
             asm.store(Size::B8, Reg::R7, file::CLOSED_NS, Reg::R0);
         }
@@ -207,8 +212,14 @@ impl Files {
         asm.mov(Reg::R7, Reg::R9);
         chase(asm, Reg::R7, kernel.offset("inode", "i_ino")?, Size::B8);
         asm.store(Size::B8, Reg::R10, VALUE + file::NODE, Reg::R7);
-        asm.call(Helper::PidTgid);
-        asm.store(Size::B4, Reg::R10, VALUE + file::TID, Reg::R0);
+        tasks.who(asm);
+        asm.load(Size::B4, Reg::R1, Reg::R10, WHO);
+        asm.store(Size::B4, Reg::R10, VALUE + file::WHO, Reg::R1);
+        if by_close {
+            process(asm);
+            asm.store(Size::B4, Reg::R10, VALUE + file::FIRST, Reg::R0);
+            asm.store(Size::B4, Reg::R10, VALUE + file::LAST, Reg::R0);
+        }
         asm.add_new(&self.files, FILE, VALUE);
         let (kept, full) = (asm.label(), asm.label());
         asm.jump_if(Reg::R0, If::Equal, 0, kept);
@@ -224,7 +235,16 @@ impl Files {
         if does == Does::Open {
             return Ok(());
         }
+        if by_close {
+            process(asm);
+            asm.mov(Reg::R9, Reg::R0);
+        }
         asm.lookup(&self.files, FILE, next);
+        if by_close {
+            // Whoever closed it, it was not its last descriptor.
+            asm.store(Size::B8, Reg::R0, file::CLOSED_NS, 0);
+            asm.store(Size::B4, Reg::R0, file::LAST, Reg::R9);
+        }
         let (times, bytes) = match does {
             Does::Read => (file::READS, file::READ_BYTES),
             _ => (file::WRITES, file::WRITTEN_BYTES),
@@ -250,8 +270,8 @@ impl Files {
         asm.store(Size::B8, Reg::R10, RECORD, Reg::R0);
         asm.mov(Reg::R7, Reg::R0);
         asm.store(Size::B4, Reg::R7, 0, SEEN);
-        asm.load(Size::B4, Reg::R1, Reg::R10, VALUE + file::TID);
-        asm.store(Size::B4, Reg::R7, seen::TID, Reg::R1);
+        asm.load(Size::B4, Reg::R1, Reg::R10, VALUE + file::WHO);
+        asm.store(Size::B4, Reg::R7, seen::WHO, Reg::R1);
         asm.store(Size::B8, Reg::R7, seen::FILE, Reg::R8);
         asm.load(Size::B8, Reg::R1, Reg::R10, VALUE + file::FIRST_NS);
         asm.store(Size::B8, Reg::R7, seen::FIRST_NS, Reg::R1);
@@ -324,6 +344,39 @@ impl Files {
     }
 }
 
+/// R0 = the number of the process that runs.
+fn process(asm: &mut Asm) {
+    asm.call(Helper::PidTgid);
+    asm.alu(Alu::ShiftRight, Reg::R0, 32);
+}
+
+/// Goes to `end` where others have the open file in R8, whose record is in R7, when a descriptor of it is
+/// closed: a shell closes the one that it has made a copy of. Whoever maps the file, as is done with
+/// libraries, has it too; then nobody knows. Changes R9.
+fn unless_last(kernel: &Kernel, asm: &mut Asm, end: Label) {
+    // Since 6.13 what counts is 0 for one.
+    let count = kernel.offset("file", "f_ref").map(|at| (at, 0));
+    let count = count.or_else(|_| kernel.offset("file", "f_count").map(|at| (at, 1)));
+    let mapped = kernel
+        .offset("file", "f_mapping")
+        .and_then(|mapping| kernel.offset("address_space", "i_mmap").map(|tree| (mapping, tree)));
+    let (Ok((count, one)), Ok((mapping, tree))) = (count, mapped) else { return };
+    let last = asm.label();
+    asm.mov(Reg::R9, Reg::R8);
+    chase(asm, Reg::R9, mapping, Size::B8);
+    chase(asm, Reg::R9, tree, Size::B8);
+    asm.jump_if(Reg::R9, If::Different, 0, last);
+    asm.mov(Reg::R9, Reg::R8);
+    chase(asm, Reg::R9, count, Size::B8);
+    asm.jump_if(Reg::R9, If::Equal, one, last);
+    process(asm);
+    asm.load(Size::B4, Reg::R1, Reg::R7, file::FIRST);
+    asm.jump_if(Reg::R1, If::Different, Reg::R0, end);
+    asm.store(Size::B4, Reg::R7, file::FIRST, 0);
+    asm.jump(end);
+    asm.place(last);
+}
+
 /// R0 = room for a record in the ring; goes to `full` where there is none.
 pub(super) fn reserve(asm: &mut Asm, ring: &Map, bytes: i32, full: Label) {
     asm.map(Reg::R1, ring);
@@ -347,12 +400,15 @@ pub(super) struct Row {
     pub(super) path: String,
     pub(super) kind: String,
     pub(super) mode: u32,
-    pub(super) tid: u32,
+    /// Who opened it or touched it first, as its name is kept.
+    pub(super) who: u32,
     pub(super) first_ns: u64,
     /// None where it was open before anybody looked.
     pub(super) opened_ns: Option<u64>,
     /// None where it still was open in the end.
     pub(super) closed_ns: Option<u64>,
+    /// Where it was not seen to be closed: the processes that had it, as far as was seen.
+    had_by: Vec<u32>,
     pub(super) reads: u64,
     pub(super) read_bytes: u64,
     pub(super) writes: u64,
@@ -423,14 +479,17 @@ impl Story {
         };
         // By close(2), it was before its address came again.
         let by_close = Some(at(file::CLOSED_NS)).filter(|closed| *closed > 0);
+        let had_by = [file::FIRST, file::LAST].map(|at| number(value, at as usize));
+        let had_by = had_by.into_iter().filter(|pid| by_close.is_none() && *pid > 0).collect();
         self.rows.push(Row {
             path,
             kind,
             mode,
-            tid: number(value, file::TID as usize),
+            who: number(value, file::WHO as usize),
             first_ns,
             opened_ns: Some(at(file::OPENED_NS)).filter(|opened| *opened > 0),
             closed_ns: by_close.or(closed_ns),
+            had_by,
             reads: at(file::READS),
             read_bytes: at(file::READ_BYTES),
             writes: at(file::WRITES),
@@ -438,10 +497,21 @@ impl Story {
         });
     }
 
-    /// Adds the files that nobody saw go.
-    pub(super) fn left(&mut self, files: &Files) -> Result<(), Errno> {
+    /// Adds the files that nobody saw go. What was not closed by hand was closed when the last process ended
+    /// that had it.
+    pub(super) fn left(&mut self, files: &Files, tasks: &Tasks) -> Result<(), Errno> {
         for (key, value) in files.files.entries()? {
             self.row(wide(&key, 0), &value, None);
+        }
+        let ended = tasks.ended()?;
+        for row in &mut self.rows {
+            let ends: Option<Vec<u64>> =
+                row.had_by.iter().map(|pid| ended.get(pid).copied()).collect();
+            let end = ends.and_then(|ends| ends.into_iter().max());
+            row.closed_ns = match (row.closed_ns, end) {
+                (Some(closed), Some(end)) => Some(closed.min(end)),
+                (closed, end) => closed.or(end),
+            };
         }
         self.rows.sort_by_key(|row| row.first_ns);
         Ok(())

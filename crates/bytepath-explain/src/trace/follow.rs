@@ -1,6 +1,7 @@
 //! Processes that run already are followed from now on; and records of a ring are taken while they
 //! come.
 
+use std::collections::HashMap;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,15 +9,32 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::files::Story;
-use super::tasks::{Tasks, in_first_pid_namespace};
+use super::tasks::{Tasks, There, in_first_pid_namespace};
 use super::{Mode, TraceError, tcp};
 use crate::sys::bpf_ring::Ring;
+use crate::syscalls;
 
 /// How often a process's threads are looked at anew, until nobody new is there.
 const LOOKS_MAX: usize = 10;
 
-/// Traces a process, and all that come from it, from now on.
-pub(super) fn follow(tasks: &Tasks, pid: u32, now_ns: u64) -> Result<(), TraceError> {
+/// What a mode wants to know of threads that are there already.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask {
+    pub(super) calls: bool,
+    pub(super) stacks: bool,
+}
+
+/// What they were in.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    /// How many were in a system call.
+    pub(super) calls: u64,
+    /// The functions of the kernel that they slept in, the outermost first, by thread; for root alone.
+    pub(super) stacks: HashMap<u32, Vec<String>>,
+}
+
+/// Traces a process, and all that come from it, from now on; what its threads are in is the result.
+pub(super) fn follow(tasks: &Tasks, pid: u32, now_ns: u64, ask: Ask) -> Result<Before, TraceError> {
     if !in_first_pid_namespace() {
         return Err(TraceError(format!(
             "cannot trace process {pid}: numbers in this PID namespace (a container's) are not those \
@@ -30,10 +48,11 @@ pub(super) fn follow(tasks: &Tasks, pid: u32, now_ns: u64) -> Result<(), TraceEr
         )));
     }
     let mut added = 0;
+    let mut before = Before::default();
     // A thread that is started while we look comes from one that we have or have not seen yet: the
     // programs follow the former, the next look finds the latter.
     for _ in 0..LOOKS_MAX {
-        let new = look(tasks, pid, now_ns)?;
+        let new = look(tasks, pid, now_ns, ask, &mut before)?;
         added += new;
         if new == 0 {
             break;
@@ -42,11 +61,17 @@ pub(super) fn follow(tasks: &Tasks, pid: u32, now_ns: u64) -> Result<(), TraceEr
     if added == 0 {
         return Err(TraceError(format!("cannot trace process {pid}: it has just ended")));
     }
-    Ok(())
+    Ok(before)
 }
 
 /// Adds all threads that are not traced yet; how many.
-fn look(tasks: &Tasks, pid: u32, now_ns: u64) -> Result<usize, TraceError> {
+fn look(
+    tasks: &Tasks,
+    pid: u32,
+    now_ns: u64,
+    ask: Ask,
+    before: &mut Before,
+) -> Result<usize, TraceError> {
     let mut added = 0;
     for process in crate::world::with_descendants(pid) {
         for tid in crate::world::threads_of(process) {
@@ -55,7 +80,15 @@ fn look(tasks: &Tasks, pid: u32, now_ns: u64) -> Result<usize, TraceError> {
             }
             let name = fs::read_to_string(format!("/proc/{process}/task/{tid}/comm"));
             let Ok(name) = name else { continue };
-            tasks.add(tid, process, name.trim_end(), now_ns).map_err(|errno| {
+            let call = ask.calls.then(|| syscalls::told(process, tid)).flatten().flatten();
+            let off = sleeps_as(process, tid);
+            let name = name.trim_end();
+            let there = There { tid, tgid: process, name, off, call };
+            if ask.stacks && off.is_some() {
+                before.stacks.insert(tid, kernel_stack(process, tid));
+            }
+            before.calls += u64::from(call.is_some());
+            tasks.add(&there, now_ns).map_err(|errno| {
                 TraceError(format!(
                     "cannot trace thread {tid}: {errno}; no more than {} are traced at once",
                     super::tasks::TASKS_MAX
@@ -65,6 +98,28 @@ fn look(tasks: &Tasks, pid: u32, now_ns: u64) -> Result<usize, TraceError> {
         }
     }
     Ok(added)
+}
+
+/// The kernel's state of a thread that is off its CPU (include/linux/sched.h); none where it runs or is
+/// about to, or has ended.
+fn sleeps_as(pid: u32, tid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    // The name stands in parentheses, and may hold any character.
+    match stat.rsplit_once(')')?.1.trim_start().chars().next()? {
+        'S' => Some(1),
+        'D' | 'I' => Some(2),
+        'T' => Some(4),
+        't' => Some(8),
+        _ => None,
+    }
+}
+
+/// The functions of the kernel that a thread sleeps in, the outermost first; none where it may not be asked.
+fn kernel_stack(pid: u32, tid: u32) -> Vec<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stack")).unwrap_or_default();
+    // `[<0>] pipe_read+0x2b4/0x480`, innermost first.
+    let function = |line: &str| Some(line.split_once(' ')?.1.split('+').next()?.to_owned());
+    text.lines().rev().filter_map(function).collect()
 }
 
 /// What records tell.

@@ -1,5 +1,7 @@
 //! What was gathered, in the words of the report: threads with names, stacks with functions, seconds.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::time::Duration;
 
 use bytepath_report::{
@@ -33,21 +35,22 @@ pub(super) fn of(
         (Maps::OffCpu(maps), _) => {
             let rows = capped(maps.rows(tasks, ended_ns)?, 0, &mut notes);
             let world = gathered.world.unwrap_or_else(|| World::new(&[], []));
-            TraceFound::OffCpu(off_cpu(tasks, maps, &rows, world, &mut notes))
+            TraceFound::OffCpu(off_cpu(tracing, maps, &rows, world, &mut notes))
         }
         (Maps::Wakeups(maps), _) => {
-            let rows = capped(maps.rows()?, 0, &mut notes);
-            TraceFound::Wakeups(rows.into_iter().map(|row| wakeup(tasks, row)).collect())
+            let rows = wakeups(tasks, maps, &maps.rows()?, &mut notes);
+            TraceFound::Wakeups(capped(rows, 0, &mut notes))
         }
         (Maps::Syscalls(maps), _) => {
             let rows = maps.rows(tasks, ended_ns)?;
+            notes.extend(before_note(tracing.before.calls));
             TraceFound::Syscalls(rows.into_iter().map(syscall).collect())
         }
         (Maps::Softirq(maps), _) => {
             TraceFound::Softirq(maps.rows()?.into_iter().map(softirq).collect())
         }
         (Maps::FileLife(maps), Some(Told::Files(mut story))) => {
-            story.left(maps)?;
+            story.left(maps, tasks)?;
             notes.extend(ring_note(maps.kinds.rings()));
             let first_ns = story.rows.first().map_or(0, |row| row.first_ns);
             let rows = capped(story.rows, story.beyond, &mut notes);
@@ -105,38 +108,58 @@ fn ring_note(rings: u64) -> Option<String> {
     })
 }
 
+fn before_note(calls: u64) -> Option<String> {
+    (calls > 0).then(|| {
+        format!("{calls} calls had begun before anybody looked: they are timed from then on")
+    })
+}
+
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-fn thread(tasks: &tasks::Tasks, tid: u32) -> TraceThread {
+fn thread(tasks: &tasks::Tasks, who: u32) -> TraceThread {
+    let tid = tasks::tid(who);
     if tid == 0 {
         return TraceThread { pid: 0, tid, name: "(idle CPU)".to_owned() };
     }
-    match tasks.person(tid) {
+    match tasks.person(who) {
         Some(person) => TraceThread { pid: person.tgid, tid, name: person.name },
-        None => TraceThread { pid: 0, tid, name: format!("thread {tid}") },
+        None => living(tid).unwrap_or(TraceThread { pid: 0, tid, name: format!("thread {tid}") }),
     }
+}
+
+/// A thread that never ran where it would have been seen: as the kernel tells now, if it lives.
+fn living(tid: u32) -> Option<TraceThread> {
+    if !tasks::in_first_pid_namespace() {
+        return None;
+    }
+    let name = fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim_end().to_owned();
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let pid = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())?;
+    Some(TraceThread { pid, tid, name })
 }
 
 /// The numbers of a row's stacks: of the kernel, of the program, of the waker.
 type Numbered = [Vec<usize>; 3];
 
 fn off_cpu(
-    tasks: &tasks::Tasks,
+    tracing: &Tracing,
     maps: &off_cpu::OffCpu,
     rows: &[off_cpu::Row],
-    mut world: World,
+    world: World,
     notes: &mut Vec<String>,
 ) -> Vec<TraceOffCpu> {
+    let tasks = &tracing.tasks;
     let mut places = Places::default();
     let numbered: Vec<(TraceThread, Numbered)> = rows
         .iter()
         .map(|row| {
-            let who = thread(tasks, row.tid);
+            let who = thread(tasks, row.who);
             let taken = |number| stacks::addresses(&maps.stacks, number);
             let kernel = places.of_kernel(&taken(row.kernel_stack));
-            let user = places.of_user(&mut world, who.pid, &taken(row.user_stack));
+            let user =
+                places.of_user(&world, (who.pid, tasks::programs(row.who)), &taken(row.user_stack));
             let waker = places.of_kernel(&taken(row.waker_stack));
             (who, [kernel, user, waker])
         })
@@ -144,6 +167,10 @@ fn off_cpu(
     let names = places.named(&world, notes);
     let tell = |(row, (who, [kernel, user, waker])): (&off_cpu::Row, (TraceThread, Numbered))| {
         let waker_stack = names.stack(&waker);
+        let kernel_stack = match row.kernel_stack {
+            tasks::BEFORE => tracing.before.stacks.get(&who.tid).cloned().unwrap_or_default(),
+            _ => names.stack(&kernel),
+        };
         TraceOffCpu {
             thread: who,
             state: state(row.state).to_owned(),
@@ -152,7 +179,7 @@ fn off_cpu(
             longest_seconds: seconds(row.longest_ns),
             still: row.still,
             user_stack: names.stack(&user),
-            kernel_stack: names.stack(&kernel),
+            kernel_stack,
             waker: row.waker.map(|tid| thread(tasks, tid)),
             interrupt: interrupt(&waker_stack).map(str::to_owned),
             waker_stack,
@@ -202,16 +229,61 @@ pub(super) fn interrupt(stack: &[String]) -> Option<&'static str> {
     known.or_else(|| ANY_INTERRUPT.iter().any(|function| has(function)).then_some("device"))
 }
 
-fn wakeup(tasks: &tasks::Tasks, row: wakeups::Row) -> TraceWakeup {
+/// Whether a stack is that of an interrupt that came to a thread, and not of what the thread called for:
+/// who sends to this machine runs the soft interrupt that receives.
+fn came_by_itself(stack: &[String]) -> bool {
+    const ENTRIES: [&str; 5] =
+        ["irq_exit", "sysvec_", "common_interrupt", "_interrupt", "handle_irq_event"];
+    ENTRIES.iter().any(|entry| stack.iter().any(|function| function.contains(entry)))
+}
+
+/// Who woke whom: all that interrupts woke in one row for each kind of them and each thread, whoever they
+/// came to.
+fn wakeups(
+    tasks: &tasks::Tasks,
+    maps: &wakeups::Wakeups,
+    rows: &[wakeups::Row],
+    notes: &mut Vec<String>,
+) -> Vec<TraceWakeup> {
+    let mut places = Places::default();
+    let numbered =
+        rows.iter().map(|row| places.of_kernel(&stacks::addresses(&maps.stacks, row.waker_stack)));
+    let numbered: Vec<Vec<usize>> = numbered.collect();
+    let names = places.named(&World::new(&[], []), notes);
+    let mut merged: BTreeMap<_, TraceWakeup> = BTreeMap::new();
+    for (row, stack) in rows.iter().zip(&numbered) {
+        let stack = names.stack(stack);
+        let kind = interrupt(&stack).filter(|_| came_by_itself(&stack));
+        let waker = match kind {
+            Some(kind) => TraceThread { pid: 0, tid: 0, name: format!("(interrupt: {kind})") },
+            None => thread(tasks, row.waker),
+        };
+        let key = (waker.tid, kind, row.wakee, row.waker_cpu, row.cpu);
+        let wakeup = wakeup(tasks, row, waker);
+        merged.entry(key).and_modify(|sum| add(sum, &wakeup)).or_insert(wakeup);
+    }
+    let mut merged: Vec<TraceWakeup> = merged.into_values().collect();
+    merged.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    merged
+}
+
+fn add(sum: &mut TraceWakeup, more: &TraceWakeup) {
+    sum.times += more.times;
+    sum.seconds += more.seconds;
+    sum.longest_seconds = sum.longest_seconds.max(more.longest_seconds);
+    sum.log2_ns.iter_mut().zip(&more.log2_ns).for_each(|(sum, more)| *sum += more);
+}
+
+fn wakeup(tasks: &tasks::Tasks, row: &wakeups::Row, waker: TraceThread) -> TraceWakeup {
     TraceWakeup {
-        waker: thread(tasks, row.waker),
+        waker,
         wakee: thread(tasks, row.wakee),
         from_cpu: row.waker_cpu,
         to_cpu: row.cpu,
         times: row.times,
         seconds: seconds(row.total_ns),
         longest_seconds: seconds(row.longest_ns),
-        log2_ns: row.buckets,
+        log2_ns: row.buckets.clone(),
     }
 }
 
@@ -254,7 +326,7 @@ fn file(tasks: &tasks::Tasks, row: files::Row, first_ns: u64) -> TraceFile {
         path: row.path,
         file_system: row.kind,
         kind: kind.to_owned(),
-        thread: thread(tasks, row.tid),
+        thread: thread(tasks, row.who),
         opened_at: row.opened_ns.map(|opened| seconds(opened.saturating_sub(first_ns))),
         lifetime_seconds: row.closed_ns.map(|closed| seconds(closed.saturating_sub(since))),
         reads: row.reads,
@@ -270,7 +342,7 @@ fn connection(tasks: &tasks::Tasks, row: tcp::Row) -> TraceConnection {
         local: end(row.local),
         remote: end(row.remote),
         subnet: tcp::subnet(row.remote.0),
-        thread: thread(tasks, row.tid),
+        thread: thread(tasks, row.who),
         sends: row.sends,
         sent_bytes: row.sent_bytes,
         receives: row.receives,
@@ -284,6 +356,17 @@ fn connection(tasks: &tasks::Tasks, row: tcp::Row) -> TraceConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_thread_calls_for_is_no_interrupt_that_came_to_it() {
+        let stack =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let timer = ["asm_sysvec_apic_timer_interrupt", "__irq_exit_rcu", "run_timer_softirq"];
+        assert!(came_by_itself(&stack(&timer)));
+        let sends = ["tcp_sendmsg", "__local_bh_enable_ip", "do_softirq", "net_rx_action"];
+        assert!(!came_by_itself(&stack(&sends)));
+        assert_eq!(interrupt(&stack(&sends)), Some("network"));
+    }
 
     #[test]
     fn the_note_counts_rows_that_were_not_kept_too() {

@@ -49,7 +49,7 @@ use rustix::io::Errno;
 
 use attach::Attached;
 use code::Code;
-use follow::Collector;
+use follow::{Ask, Before, Collector};
 use found::Gathered;
 pub use hook::Way;
 use hook::{Held, Kernel};
@@ -193,6 +193,8 @@ pub struct Tracing {
     missing: Vec<String>,
     collector: Option<Collector>,
     code: Option<Code>,
+    /// What threads were in that were there before.
+    before: Before,
     begun_ns: u64,
 }
 
@@ -235,6 +237,7 @@ impl Tracing {
             missing: missing.into_iter().collect(),
             collector,
             code: None,
+            before: Before::default(),
             begun_ns: now_ns(),
         })
     }
@@ -263,7 +266,12 @@ impl Tracing {
     pub fn follow(&mut self, pid: u32) -> Result<(), TraceError> {
         self.look_at_code(&crate::world::with_descendants(pid));
         self.begun_ns = now_ns();
-        follow::follow(&self.tasks, pid, self.begun_ns)
+        let ask = Ask {
+            calls: matches!(self.maps, Maps::Syscalls(_)),
+            stacks: matches!(self.maps, Maps::OffCpu(_)),
+        };
+        self.before = follow::follow(&self.tasks, pid, self.begun_ns, ask)?;
+        Ok(())
     }
 
     /// Stacks need to know what code is where.

@@ -23,9 +23,14 @@ impl Places {
         addresses.iter().map(|address| self.number(Place::Kernel(*address))).collect()
     }
 
-    /// Numbers for addresses of a process.
-    pub(super) fn of_user(&mut self, world: &mut World, pid: u32, addresses: &[u64]) -> Vec<usize> {
-        let places = world.user_places(pid, addresses, None);
+    /// Numbers for addresses of a process in one of its programs.
+    pub(super) fn of_user(
+        &mut self,
+        world: &World,
+        (pid, programs): (u32, u32),
+        addresses: &[u64],
+    ) -> Vec<usize> {
+        let places = world.places_then(pid, programs, addresses);
         places.into_iter().map(|place| self.number(place)).collect()
     }
 

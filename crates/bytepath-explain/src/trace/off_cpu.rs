@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::asm::{Alu, Asm, Helper, If, Reg, Size};
 use super::attach::Attached;
 use super::hook::{Hook, Unknown, Value};
-use super::tasks::{KEY, NO_STACK, Tasks, number, task, wide};
+use super::tasks::{KEY, NO_STACK, Tasks, WHO, number, task, wide};
 use super::wakeups::{NEXT_TID, PREVIOUS_TID, SWITCH, WAKEE_TID, WAKING};
 use super::{TraceError, stacks};
 use crate::sys::bpf::{Map, MapKind};
@@ -46,7 +46,8 @@ pub(super) struct OffCpu {
 /// One sleep, as often as it was slept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
-    pub(super) tid: u32,
+    /// The thread, as its name is kept.
+    pub(super) who: u32,
     /// TASK_INTERRUPTIBLE 1, TASK_UNINTERRUPTIBLE 2, …, and 0 for who would have run on.
     pub(super) state: u32,
     pub(super) kernel_stack: i32,
@@ -90,11 +91,11 @@ impl OffCpu {
         tasks.of(&mut asm, Reg::R8, end);
         asm.call(Helper::Now);
         asm.store(Size::B8, Reg::R7, task::WOKEN_NS, Reg::R0);
-        asm.call(Helper::PidTgid);
-        asm.store(Size::B4, Reg::R7, task::WAKER_TID, Reg::R0);
         tasks.stack(&mut asm, &self.stacks, 0);
         asm.store(Size::B4, Reg::R7, task::WAKER_STACK, Reg::R0);
         tasks.introduce(&mut asm);
+        asm.load(Size::B4, Reg::R1, Reg::R10, WHO);
+        asm.store(Size::B4, Reg::R7, task::WAKER_TID, Reg::R1);
         asm.end(end);
         Ok(asm)
     }
@@ -143,13 +144,14 @@ impl OffCpu {
         Ok(())
     }
 
-    /// A traced thread, whose record is in R7 and whose number is in R8, gets a CPU.
+    /// A traced thread, whose record is in R7, gets a CPU.
     fn comes(&self, tasks: &Tasks, asm: &mut Asm, end: super::asm::Label) {
         let (left, delta) = (Reg::R9, Reg::R9);
         asm.load(Size::B8, left, Reg::R7, task::OFF_NS);
         asm.jump_if(left, If::Equal, 0, end);
         asm.zero(ROW, ROW_BYTES);
-        asm.store(Size::B4, Reg::R10, ROW, Reg::R8);
+        asm.load(Size::B4, Reg::R1, Reg::R7, task::WHO);
+        asm.store(Size::B4, Reg::R10, ROW, Reg::R1);
         let fields =
             [(task::OFF_STATE, 4), (task::OFF_KERNEL_STACK, 8), (task::OFF_USER_STACK, 12)];
         for (from, to) in fields {
@@ -183,13 +185,13 @@ impl OffCpu {
     pub(super) fn rows(&self, tasks: &Tasks, now_ns: u64) -> Result<Vec<Row>, Errno> {
         let ended = self.rows.entries()?;
         let mut rows: Vec<Row> = ended.iter().map(|(key, value)| row(key, value)).collect();
-        for (key, record) in tasks.tasks.entries()? {
+        for (_, record) in tasks.tasks.entries()? {
             let off_ns = wide(&record, task::OFF_NS as usize);
             let traced = number(&record, task::STATE as usize) == super::tasks::TRACED as u32;
             if off_ns > 0 && traced {
                 let stack = |at: i16| number(&record, at as usize) as i32;
                 rows.push(Row {
-                    tid: number(&key, 0),
+                    who: number(&record, task::WHO as usize),
                     state: number(&record, task::OFF_STATE as usize),
                     kernel_stack: stack(task::OFF_KERNEL_STACK),
                     user_stack: stack(task::OFF_USER_STACK),
@@ -225,7 +227,7 @@ pub(super) fn tally(asm: &mut Asm, delta: Reg) {
 
 fn row(key: &[u8], value: &[u8]) -> Row {
     Row {
-        tid: number(key, 0),
+        who: number(key, 0),
         state: number(key, 4),
         kernel_stack: number(key, 8) as i32,
         user_stack: number(key, 12) as i32,

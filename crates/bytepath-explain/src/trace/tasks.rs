@@ -1,6 +1,8 @@
 //! Which threads are traced: those of the command or the process, and all that they start. One map
 //! holds them and what programs remember of each; three programs keep it: at fork, exec and exit.
 
+use std::collections::HashMap;
+
 use rustix::io::Errno;
 
 use super::asm::{Alu, Asm, Helper, If, Label, Reg, Size};
@@ -20,6 +22,8 @@ pub(super) mod task {
     pub(in crate::trace) const CALL: i16 = 16;
     pub(in crate::trace) const READS: i16 = 24;
     pub(in crate::trace) const WRITES: i16 = 28;
+    /// The number under which its name is kept.
+    pub(in crate::trace) const WHO: i16 = 32;
     pub(in crate::trace) const OFF_NS: i16 = 40;
     pub(in crate::trace) const OFF_KERNEL_STACK: i16 = 48;
     pub(in crate::trace) const OFF_USER_STACK: i16 = 52;
@@ -66,6 +70,8 @@ impl Lost {
 pub(super) struct Tasks {
     pub(super) tasks: Map,
     people: Map,
+    /// When the last thread of a process ended.
+    exits: Map,
     armed: Map,
     lost: Map,
 }
@@ -75,6 +81,18 @@ pub(super) struct Tasks {
 pub(super) struct Person {
     pub(super) tgid: u32,
     pub(super) name: String,
+}
+
+/// A thread that was there before anybody looked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct There<'a> {
+    pub(super) tid: u32,
+    pub(super) tgid: u32,
+    pub(super) name: &'a str,
+    /// The state in which it is off its CPU, as the kernel has it.
+    pub(super) off: Option<u32>,
+    /// The system call that it is in, where calls are traced.
+    pub(super) call: Option<u64>,
 }
 
 const FORK: Event = Event { group: "sched", name: "sched_process_fork" };
@@ -88,6 +106,11 @@ const CHILD_TGID: Value =
 
 /// Where programs put the number of a thread on the stack.
 pub(super) const KEY: i16 = -16;
+/// Where they put the number under which its name is kept.
+pub(super) const WHO: i16 = KEY + 4;
+/// Numbers of threads are below 2^22 (PID_MAX_LIMIT). Above them stands how many programs it and those
+/// that it came from have begun: each has a name of its own.
+const TID_BITS: i32 = 22;
 /// Where a new record of a thread is put together.
 const RECORD: i16 = KEY - task::BYTES;
 /// tgid, padding, name.
@@ -106,6 +129,7 @@ impl Tasks {
         Ok(Tasks {
             tasks: Map::new(MapKind::Hash, "bp_tasks", 4, task::BYTES as usize, TASKS_MAX)?,
             people: Map::new(MapKind::LruHash, "bp_people", 4, PERSON_BYTES as usize, PEOPLE_MAX)?,
+            exits: Map::new(MapKind::LruHash, "bp_exits", 4, 8, PEOPLE_MAX)?,
             armed: Map::new(MapKind::Array, "bp_armed", 4, 4, 1)?,
             lost: Map::new(MapKind::Array, "bp_lost", 4, 8, Lost::ALL.len() as u32)?,
         })
@@ -120,15 +144,23 @@ impl Tasks {
         self.armed.set(&[0; 4], &0u32.to_ne_bytes())
     }
 
-    /// Traces a thread from now on.
-    pub(super) fn add(&self, tid: u32, tgid: u32, name: &str, off_ns: u64) -> Result<(), Errno> {
+    /// Traces a thread that is there, from this moment on.
+    pub(super) fn add(&self, there: &There<'_>, now_ns: u64) -> Result<(), Errno> {
+        let There { tid, tgid, name, .. } = *there;
         let mut record = [0u8; task::BYTES as usize];
         put(&mut record, task::STATE, &TRACED.to_ne_bytes());
         put(&mut record, task::TGID, &tgid.to_ne_bytes());
-        put(&mut record, task::OFF_NS, &off_ns.to_ne_bytes());
-        put(&mut record, task::OFF_KERNEL_STACK, &NO_STACK.to_ne_bytes());
-        put(&mut record, task::OFF_USER_STACK, &NO_STACK.to_ne_bytes());
-        put(&mut record, task::OFF_STATE, &1u32.to_ne_bytes());
+        put(&mut record, task::WHO, &tid.to_ne_bytes());
+        if let Some(state) = there.off {
+            put(&mut record, task::OFF_NS, &now_ns.to_ne_bytes());
+            put(&mut record, task::OFF_KERNEL_STACK, &BEFORE.to_ne_bytes());
+            put(&mut record, task::OFF_USER_STACK, &NO_STACK.to_ne_bytes());
+            put(&mut record, task::OFF_STATE, &state.to_ne_bytes());
+        }
+        if let Some(call) = there.call {
+            put(&mut record, task::CALL, &call.to_ne_bytes());
+            put(&mut record, task::ENTER_NS, &now_ns.to_ne_bytes());
+        }
         let mut person = [0u8; PERSON_BYTES as usize];
         put(&mut person, 0, &tgid.to_ne_bytes());
         person[8..23].iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
@@ -141,10 +173,21 @@ impl Tasks {
         self.tasks.get(&tid.to_ne_bytes()).is_ok_and(|task| task.is_some())
     }
 
-    pub(super) fn person(&self, tid: u32) -> Option<Person> {
-        let person = self.people.get(&tid.to_ne_bytes()).ok()??;
+    pub(super) fn person(&self, who: u32) -> Option<Person> {
+        let person = self.people.get(&who.to_ne_bytes()).ok()??;
         let name = person[8..24].split(|byte| *byte == 0).next().unwrap_or_default();
         Some(Person { tgid: number(&person, 0), name: String::from_utf8_lossy(name).into_owned() })
+    }
+
+    /// When processes ended, those of which no thread is traced any more.
+    pub(super) fn ended(&self) -> Result<HashMap<u32, u64>, Errno> {
+        let ended = self.exits.entries()?;
+        let mut ended: HashMap<u32, u64> =
+            ended.iter().map(|(pid, at)| (number(pid, 0), wide(at, 0))).collect();
+        for (_, record) in self.tasks.entries()? {
+            ended.remove(&number(&record, task::TGID as usize));
+        }
+        Ok(ended)
     }
 
     /// What was lost so far.
@@ -222,19 +265,30 @@ impl Tasks {
         asm.place(taken);
     }
 
-    /// Remembers the name of the thread that runs, unless it is known.
-    pub(super) fn introduce(&self, asm: &mut Asm) {
-        let (new, known) = (asm.label(), asm.label());
+    /// Puts the number under which the name of the thread that runs is kept at [`WHO`]. Changes [`KEY`].
+    pub(super) fn who(&self, asm: &mut Asm) {
+        let stranger = asm.label();
         asm.call(Helper::PidTgid);
         asm.store(Size::B4, Reg::R10, KEY, Reg::R0);
-        asm.lookup(&self.people, KEY, new);
+        asm.store(Size::B4, Reg::R10, WHO, Reg::R0);
+        asm.lookup(&self.tasks, KEY, stranger);
+        asm.load(Size::B4, Reg::R1, Reg::R0, task::WHO);
+        asm.store(Size::B4, Reg::R10, WHO, Reg::R1);
+        asm.place(stranger);
+    }
+
+    /// The same, and remembers its name, unless it is known.
+    pub(super) fn introduce(&self, asm: &mut Asm) {
+        let (new, known) = (asm.label(), asm.label());
+        self.who(asm);
+        asm.lookup(&self.people, WHO, new);
         asm.jump(known);
         asm.place(new);
         self.name_running(asm);
         asm.place(known);
     }
 
-    /// Remembers the name of the thread that runs, whose number is at [`KEY`].
+    /// Remembers the name of the thread that runs under the number at [`WHO`].
     fn name_running(&self, asm: &mut Asm) {
         asm.zero(PERSON, PERSON_BYTES);
         asm.call(Helper::PidTgid);
@@ -247,15 +301,17 @@ impl Tasks {
         asm.address(Reg::R1, Reg::R10, (PERSON + 8).into());
         asm.mov(Reg::R2, 16);
         asm.call(Helper::Comm);
-        asm.update(&self.people, KEY, PERSON);
+        asm.update(&self.people, WHO, PERSON);
     }
 
-    /// Puts a new record under the number at [`KEY`]: `state`, `tgid` in registers.
+    /// Puts a new record under the number at [`KEY`]: `state`, `tgid` in registers, and what is at [`WHO`].
     pub(super) fn insert(&self, asm: &mut Asm, state: Reg, tgid: Reg) {
         let kept = asm.label();
         asm.zero(RECORD, task::BYTES);
         asm.store(Size::B4, Reg::R10, RECORD + task::STATE, state);
         asm.store(Size::B4, Reg::R10, RECORD + task::TGID, tgid);
+        asm.load(Size::B4, Reg::R1, Reg::R10, WHO);
+        asm.store(Size::B4, Reg::R10, RECORD + task::WHO, Reg::R1);
         asm.update(&self.tasks, KEY, RECORD);
         asm.jump_if(Reg::R0, If::Equal, 0, kept);
         self.lose(asm, Lost::Tasks);
@@ -265,6 +321,9 @@ impl Tasks {
 
 /// No stack could be taken, or was tried.
 pub(super) const NO_STACK: i32 = -1;
+
+/// The thread slept before anybody looked: its stack is the one that was asked for then.
+pub(super) const BEFORE: i32 = -2;
 
 /// The child of a traced thread is traced; that of an armed process will be when it execs.
 fn on_fork(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
@@ -283,6 +342,12 @@ fn on_fork(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
     asm.lookup(&tasks.tasks, KEY, stranger);
     asm.load(Size::B4, state, Reg::R0, task::STATE);
     asm.jump_if(state, If::Above, TRACED, end);
+    // It runs the program of its parent.
+    asm.load(Size::B4, Reg::R1, Reg::R0, task::WHO);
+    asm.alu(Alu::ShiftRight, Reg::R1, TID_BITS);
+    asm.alu(Alu::ShiftLeft, Reg::R1, TID_BITS);
+    asm.add(Reg::R1, child);
+    asm.store(Size::B4, Reg::R10, WHO, Reg::R1);
     asm.jump(insert);
 
     asm.place(stranger);
@@ -295,6 +360,7 @@ fn on_fork(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
     // A thread of the armed process itself.
     asm.jump_if(tgid, If::Equal, state, end);
     asm.mov(state, PENDING);
+    asm.store(Size::B4, Reg::R10, WHO, child);
 
     asm.place(insert);
     asm.store(Size::B4, Reg::R10, KEY, child);
@@ -316,6 +382,10 @@ fn on_exec(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
     asm.load(Size::B4, Reg::R0, Reg::R7, task::STATE);
     asm.jump_if(Reg::R0, If::Above, TRACED, end);
     asm.store(Size::B4, Reg::R7, task::STATE, TRACED);
+    asm.load(Size::B4, Reg::R1, Reg::R7, task::WHO);
+    asm.add(Reg::R1, 1 << TID_BITS);
+    asm.store(Size::B4, Reg::R7, task::WHO, Reg::R1);
+    asm.store(Size::B4, Reg::R10, WHO, Reg::R1);
     asm.call(Helper::PidTgid);
     asm.alu(Alu::ShiftRight, Reg::R0, 32);
     asm.store(Size::B4, Reg::R7, task::TGID, Reg::R0);
@@ -330,12 +400,30 @@ fn on_exit(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
     asm.call(Helper::PidTgid);
     asm.store(Size::B4, Reg::R10, KEY, Reg::R0);
     asm.lookup(&tasks.tasks, KEY, end);
+    asm.load(Size::B4, Reg::R1, Reg::R0, task::WHO);
+    asm.store(Size::B4, Reg::R10, WHO, Reg::R1);
     tasks.name_running(&mut asm);
+    asm.call(Helper::PidTgid);
+    asm.alu(Alu::ShiftRight, Reg::R0, 32);
+    asm.store(Size::B4, Reg::R10, WHO, Reg::R0);
+    asm.call(Helper::Now);
+    asm.store(Size::B8, Reg::R10, PERSON, Reg::R0);
+    asm.update(&tasks.exits, WHO, PERSON);
     asm.map(Reg::R1, &tasks.tasks);
     asm.address(Reg::R2, Reg::R10, KEY.into());
     asm.call(Helper::MapDelete);
     asm.end(end);
     Ok(asm)
+}
+
+/// The number of a thread out of that under which its name is kept.
+pub(super) fn tid(who: u32) -> u32 {
+    who & ((1 << TID_BITS) - 1)
+}
+
+/// How many programs it and those that it came from had begun.
+pub(super) fn programs(who: u32) -> u32 {
+    who >> TID_BITS
 }
 
 /// This process's number as programs see it, which is not the one here inside a PID namespace. Asked

@@ -12,7 +12,7 @@ use super::calls::{ENTER, EXIT};
 use super::descriptors::{self, BELOW, Does, Kind, Kinds, MOVED};
 use super::files::{reserve, submit};
 use super::hook::{Event, Hook, Unknown, Value, chase};
-use super::tasks::{Lost, Tasks, number, wide};
+use super::tasks::{Lost, Tasks, WHO, number, wide};
 use crate::sys::bpf::{Map, MapKind};
 use crate::sys::bpf_ring::Ring;
 
@@ -32,7 +32,7 @@ mod connection {
     pub(super) const SENT_BYTES: i16 = 16;
     pub(super) const RECEIVES: i16 = 24;
     pub(super) const RECEIVED_BYTES: i16 = 32;
-    pub(super) const TID: i16 = 40;
+    pub(super) const WHO: i16 = 40;
     pub(super) const FAMILY: i16 = 44;
     pub(super) const LOCAL_PORT: i16 = 48;
     pub(super) const REMOTE_PORT: i16 = 52;
@@ -61,7 +61,8 @@ pub(super) struct Tcp {
 pub(super) struct Row {
     pub(super) local: (IpAddr, u16),
     pub(super) remote: (IpAddr, u16),
-    pub(super) tid: u32,
+    /// Who used it first, as its name is kept.
+    pub(super) who: u32,
     pub(super) first_ns: u64,
     pub(super) closed_ns: Option<u64>,
     pub(super) sends: u64,
@@ -138,7 +139,7 @@ impl Tcp {
         asm.lookup(&self.connections, SOCK, new);
         asm.jump(known);
         asm.place(new);
-        self.describe(hook, asm, sock, other, next)?;
+        self.describe(hook, tasks, asm, (sock, other), next)?;
         asm.add_new(&self.connections, SOCK, VALUE);
         asm.jump_if(Reg::R0, If::Equal, 0, kept);
         asm.jump_if(Reg::R0, If::Equal, -libc::EEXIST, kept);
@@ -163,9 +164,9 @@ impl Tcp {
     fn describe(
         &self,
         hook: &Hook<'_>,
+        tasks: &Tasks,
         asm: &mut Asm,
-        sock: Reg,
-        other: Reg,
+        (sock, other): (Reg, Reg),
         next: Label,
     ) -> Result<(), Unknown> {
         let kernel = hook.kernel;
@@ -216,8 +217,9 @@ impl Tcp {
             chase(asm, other, kernel.offset("sock_common", name)?, Size::B2);
             asm.store(Size::B4, Reg::R10, VALUE + to, other);
         }
-        asm.call(Helper::PidTgid);
-        asm.store(Size::B4, Reg::R10, VALUE + connection::TID, Reg::R0);
+        tasks.who(asm);
+        asm.load(Size::B4, Reg::R1, Reg::R10, WHO);
+        asm.store(Size::B4, Reg::R10, VALUE + connection::WHO, Reg::R1);
         asm.call(Helper::Now);
         asm.store(Size::B8, Reg::R10, VALUE + connection::FIRST_NS, Reg::R0);
         Ok(())
@@ -288,7 +290,7 @@ pub(super) fn row(record: &[u8]) -> Option<Row> {
             // As it is sent.
             u16::from_be(word(connection::REMOTE_PORT) as u16),
         ),
-        tid: word(connection::TID),
+        who: word(connection::WHO),
         first_ns: at(connection::FIRST_NS),
         closed_ns: ended.then(|| at(connection::CLOSED_NS)),
         sends: at(connection::SENDS),

@@ -1,13 +1,14 @@
 //! Who woke whom, from which CPU to which, and how long it took from there until the woken thread ran.
+//! The stack in which it was woken tells whether that was an interrupt, which is nobody's doing.
 
 use rustix::io::Errno;
 
-use super::TraceError;
 use super::asm::{Alu, Asm, Helper, If, Reg, Size};
 use super::attach::Attached;
 use super::hook::{Event, Hook, Unknown, Value};
 use super::off_cpu::tally;
-use super::tasks::{BYSTANDER, KEY, TRACED, Tasks, number, task, wide};
+use super::tasks::{BYSTANDER, KEY, TRACED, Tasks, WHO, number, task, wide};
+use super::{TraceError, stacks};
 use crate::sys::bpf::{Map, MapKind};
 
 pub(super) const WAKING: Event = Event { group: "sched", name: "sched_waking" };
@@ -20,10 +21,10 @@ pub(super) const PREVIOUS_TID: Value =
 pub(super) const NEXT_TID: Value =
     Value { argument: ("next", 2), member: Some(("task_struct", &["pid"])), field: "next_pid" };
 
-const ROWS_MAX: u32 = 8192;
-/// waker, wakee, the waker's CPU, the wakee's.
-const ROW_BYTES: i16 = 16;
-const ROW: i16 = -144;
+const ROWS_MAX: u32 = 16_384;
+/// waker, wakee, the waker's CPU, the wakee's, the waker's stack.
+const ROW_BYTES: i16 = 24;
+const ROW: i16 = -152;
 /// Powers of two of nanoseconds, up to more than a second.
 pub(super) const BUCKETS: usize = 32;
 /// Nanoseconds in all, times, the longest, then the buckets.
@@ -33,16 +34,18 @@ const VALUE: i16 = ROW - VALUE_BYTES;
 /// The maps of this mode.
 #[derive(Debug)]
 pub(super) struct Wakeups {
+    pub(super) stacks: Map,
     rows: Map,
 }
 
-/// How one thread woke another from one CPU to one CPU.
+/// How one thread woke another from one CPU to one CPU, in one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) waker: u32,
     pub(super) wakee: u32,
     pub(super) waker_cpu: u32,
     pub(super) cpu: u32,
+    pub(super) waker_stack: i32,
     pub(super) total_ns: u64,
     pub(super) times: u64,
     pub(super) longest_ns: u64,
@@ -52,7 +55,8 @@ pub(super) struct Row {
 impl Wakeups {
     pub(super) fn new() -> Result<Wakeups, Errno> {
         let (key, value) = (ROW_BYTES as usize, VALUE_BYTES as usize);
-        Ok(Wakeups { rows: Map::new(MapKind::Hash, "bp_wakeups", key, value, ROWS_MAX)? })
+        let rows = Map::new(MapKind::Hash, "bp_wakeups", key, value, ROWS_MAX)?;
+        Ok(Wakeups { stacks: stacks::map()?, rows })
     }
 
     pub(super) fn attach(
@@ -60,7 +64,7 @@ impl Wakeups {
         tasks: &Tasks,
         attached: &mut Attached<'_>,
     ) -> Result<(), TraceError> {
-        attached.on(WAKING, |hook| on_waking(hook, tasks))?;
+        attached.on(WAKING, |hook| self.on_waking(hook, tasks))?;
         attached.on(SWITCH, |hook| self.on_switch(hook, tasks))
     }
 
@@ -80,11 +84,15 @@ impl Wakeups {
         asm.load(Size::B8, Reg::R9, Reg::R7, task::WOKEN_NS);
         asm.jump_if(Reg::R9, If::Equal, 0, end);
         asm.store(Size::B8, Reg::R7, task::WOKEN_NS, 0);
+        asm.zero(ROW, ROW_BYTES);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::WAKER_TID);
         asm.store(Size::B4, Reg::R10, ROW, Reg::R1);
-        asm.store(Size::B4, Reg::R10, ROW + 4, Reg::R8);
+        asm.load(Size::B4, Reg::R1, Reg::R7, task::WHO);
+        asm.store(Size::B4, Reg::R10, ROW + 4, Reg::R1);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::WAKER_CPU);
         asm.store(Size::B4, Reg::R10, ROW + 8, Reg::R1);
+        asm.load(Size::B4, Reg::R1, Reg::R7, task::WAKER_STACK);
+        asm.store(Size::B4, Reg::R10, ROW + 16, Reg::R1);
         asm.call(Helper::Cpu);
         asm.store(Size::B4, Reg::R10, ROW + 12, Reg::R0);
         asm.call(Helper::Now);
@@ -98,55 +106,58 @@ impl Wakeups {
         Ok(asm)
     }
 
+    fn on_waking(&self, hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
+        let mut asm = hook.begin();
+        let (end, stranger, new, woken) = (asm.label(), asm.label(), asm.label(), asm.label());
+        // R9: the state of who wakes.
+        asm.mov(Reg::R9, 0);
+        asm.call(Helper::PidTgid);
+        asm.store(Size::B4, Reg::R10, KEY, Reg::R0);
+        asm.lookup(&tasks.tasks, KEY, stranger);
+        asm.load(Size::B4, Reg::R9, Reg::R0, task::STATE);
+        asm.place(stranger);
+        hook.value(&mut asm, Reg::R8, &WAKEE_TID)?;
+        asm.store(Size::B4, Reg::R10, KEY, Reg::R8);
+        asm.lookup(&tasks.tasks, KEY, new);
+        asm.mov(Reg::R7, Reg::R0);
+        asm.load(Size::B4, Reg::R1, Reg::R7, task::STATE);
+        asm.jump_if(Reg::R1, If::Equal, TRACED, woken);
+        asm.jump_if(Reg::R9, If::Different, TRACED, end);
+        asm.jump_if(Reg::R1, If::Equal, BYSTANDER, woken);
+        asm.jump(end);
+
+        asm.place(new);
+        asm.jump_if(Reg::R9, If::Different, TRACED, end);
+        asm.store(Size::B4, Reg::R10, WHO, Reg::R8);
+        asm.mov(Reg::R7, BYSTANDER);
+        asm.mov(Reg::R9, 0);
+        tasks.insert(&mut asm, Reg::R7, Reg::R9);
+        asm.lookup(&tasks.tasks, KEY, end);
+        asm.mov(Reg::R7, Reg::R0);
+
+        asm.place(woken);
+        // A second waker of the same sleep woke nobody.
+        asm.load(Size::B8, Reg::R1, Reg::R7, task::WOKEN_NS);
+        asm.jump_if(Reg::R1, If::Different, 0, end);
+        asm.call(Helper::Now);
+        asm.store(Size::B8, Reg::R7, task::WOKEN_NS, Reg::R0);
+        asm.call(Helper::Cpu);
+        asm.store(Size::B4, Reg::R7, task::WAKER_CPU, Reg::R0);
+        tasks.stack(&mut asm, &self.stacks, 0);
+        asm.store(Size::B4, Reg::R7, task::WAKER_STACK, Reg::R0);
+        tasks.introduce(&mut asm);
+        asm.load(Size::B4, Reg::R1, Reg::R10, WHO);
+        asm.store(Size::B4, Reg::R7, task::WAKER_TID, Reg::R1);
+        asm.end(end);
+        Ok(asm)
+    }
+
     pub(super) fn rows(&self) -> Result<Vec<Row>, Errno> {
         let mut rows: Vec<Row> =
             self.rows.entries()?.iter().map(|(key, value)| row(key, value)).collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
         Ok(rows)
     }
-}
-
-fn on_waking(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
-    let mut asm = hook.begin();
-    let (end, stranger, new, woken) = (asm.label(), asm.label(), asm.label(), asm.label());
-    // R9: the state of who wakes.
-    asm.mov(Reg::R9, 0);
-    asm.call(Helper::PidTgid);
-    asm.store(Size::B4, Reg::R10, KEY, Reg::R0);
-    asm.lookup(&tasks.tasks, KEY, stranger);
-    asm.load(Size::B4, Reg::R9, Reg::R0, task::STATE);
-    asm.place(stranger);
-    hook.value(&mut asm, Reg::R8, &WAKEE_TID)?;
-    asm.store(Size::B4, Reg::R10, KEY, Reg::R8);
-    asm.lookup(&tasks.tasks, KEY, new);
-    asm.mov(Reg::R7, Reg::R0);
-    asm.load(Size::B4, Reg::R1, Reg::R7, task::STATE);
-    asm.jump_if(Reg::R1, If::Equal, TRACED, woken);
-    asm.jump_if(Reg::R9, If::Different, TRACED, end);
-    asm.jump_if(Reg::R1, If::Equal, BYSTANDER, woken);
-    asm.jump(end);
-
-    asm.place(new);
-    asm.jump_if(Reg::R9, If::Different, TRACED, end);
-    asm.mov(Reg::R7, BYSTANDER);
-    asm.mov(Reg::R9, 0);
-    tasks.insert(&mut asm, Reg::R7, Reg::R9);
-    asm.lookup(&tasks.tasks, KEY, end);
-    asm.mov(Reg::R7, Reg::R0);
-
-    asm.place(woken);
-    // A second waker of the same sleep woke nobody.
-    asm.load(Size::B8, Reg::R1, Reg::R7, task::WOKEN_NS);
-    asm.jump_if(Reg::R1, If::Different, 0, end);
-    asm.call(Helper::Now);
-    asm.store(Size::B8, Reg::R7, task::WOKEN_NS, Reg::R0);
-    asm.call(Helper::PidTgid);
-    asm.store(Size::B4, Reg::R7, task::WAKER_TID, Reg::R0);
-    asm.call(Helper::Cpu);
-    asm.store(Size::B4, Reg::R7, task::WAKER_CPU, Reg::R0);
-    tasks.introduce(&mut asm);
-    asm.end(end);
-    Ok(asm)
 }
 
 /// Counts the time in R9 in the bucket of its power of two, of those at `first` behind `base`. Changes
@@ -166,6 +177,7 @@ fn row(key: &[u8], value: &[u8]) -> Row {
         wakee: number(key, 4),
         waker_cpu: number(key, 8),
         cpu: number(key, 12),
+        waker_stack: number(key, 16) as i32,
         total_ns: wide(value, 0),
         times: wide(value, 8),
         longest_ns: wide(value, 16),

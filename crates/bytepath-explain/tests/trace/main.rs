@@ -62,6 +62,24 @@ fn who_writes_to_a_pipe_is_told_as_the_waker_of_who_reads_it() {
 }
 
 #[test]
+fn who_computes_wakes_nobody_and_a_timer_wakes_who_sleeps() {
+    let line = "sleep 0.2 & i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; wait";
+    let Some(traced) = of_command(Mode::Wakeups, &mut shell(line)) else { return };
+    let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };
+    if traced.missing.iter().any(|why| why.contains("no names of the kernel's functions")) {
+        println!("not looked at: names of the kernel's functions are hidden");
+        return;
+    }
+    let of_sleep: Vec<_> = rows.iter().filter(|row| row.wakee.name == "sleep").collect();
+    let by_timer = of_sleep.iter().any(|row| row.waker.name == "(interrupt: timer)");
+    assert!(by_timer, "{rows:#?}");
+    // It may wake its shell by its end.
+    let by_it = rows.iter().filter(|row| row.waker.name == "sh" && row.wakee.name != "sleep");
+    let by_it: Vec<_> = by_it.filter(|row| row.wakee.name.starts_with("rcu_")).collect();
+    assert!(by_it.is_empty(), "{by_it:#?}");
+}
+
+#[test]
 fn system_calls_are_counted_as_strace_counts_them() {
     let dd = ["if=/dev/zero", "of=/dev/null", "bs=512", "count=1000", "status=none"];
     let Some(traced) = of_command(Mode::Syscalls, Command::new("dd").args(dd)) else { return };
@@ -155,6 +173,49 @@ fn the_life_of_a_file_is_told_with_its_bytes() {
 }
 
 #[test]
+fn a_file_is_open_until_the_last_who_has_it_closes_it_or_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("output");
+    // The shell closes what it has made a copy of; it is written to, or not, and closed, or not.
+    let to = path.display();
+    let lines = [
+        format!("(echo one; sleep 0.2; echo two) >{to}; true"),
+        format!("sleep 0.2 >{to}; true"),
+        format!("exec 5>{to}; echo one >&5; sleep 0.2"),
+    ];
+    for line in lines {
+        let Some(traced) = of_command(Mode::FileLife, &mut shell(&line)) else { return };
+        let path = fs::canonicalize(&path).expect("a path");
+        let found = files(&traced).iter().find(|file| std::path::Path::new(&file.path) == path);
+        let found = found.unwrap_or_else(|| panic!("{line}: {traced:#?}"));
+        let lifetime = found.lifetime_seconds.unwrap_or_else(|| panic!("{line}: {found:#?}"));
+        assert!(lifetime >= 0.2 && lifetime <= traced.seconds, "{line}: {found:#?}");
+    }
+}
+
+#[test]
+fn what_was_done_before_an_exec_has_the_name_and_the_functions_of_then() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("greeting");
+    let line = format!("echo hello > {}; exec sleep 0.1", path.display());
+    let Some(traced) = of_command(Mode::FileLife, &mut shell(&line)) else { return };
+    let path = fs::canonicalize(&path).expect("a path");
+    let found = files(&traced).iter().find(|file| std::path::Path::new(&file.path) == path);
+    let found = found.unwrap_or_else(|| panic!("{traced:#?}"));
+    assert_eq!((found.thread.name.as_str(), found.written_bytes), ("sh", 6));
+
+    let line = "sleep 0.1; exec sleep 0.2";
+    let traced = of_command(Mode::OffCpu, &mut shell(line)).expect("it worked before");
+    let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+    let waits = rows.iter().filter(|row| row.thread.name == "sh" && row.state == "sleeping");
+    let waits: Vec<_> = waits.collect();
+    assert!(waits.iter().map(|row| row.seconds).sum::<f64>() >= 0.09, "{rows:#?}");
+    let is_known = |stack: &[String]| stack.iter().any(|name| name != "[unknown]");
+    let by_code = traced.missing.iter().any(|why| why.contains("functions of programs"));
+    assert!(by_code || waits.iter().any(|row| is_known(&row.user_stack)), "{waits:#?}");
+}
+
+#[test]
 fn bytes_through_files_that_were_open_before_are_told_too() {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(&[1; 5000]).expect("bytes");
@@ -228,6 +289,61 @@ fn a_process_that_runs_already_is_followed() {
     let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
     let writes = calls.iter().find(|row| row.name == "write").expect("it writes");
     assert_eq!(writes.calls, 50, "{calls:#?}");
+}
+
+/// Follows a cat that waits for input, and gives it some.
+fn of_waiting_cat(mode: Mode, input: &[u8]) -> Option<(Traced, u32)> {
+    use std::io::Read as _;
+    let mut tracing = work::start(mode)?;
+    let mut cat = Command::new("cat");
+    let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it is started");
+    let pid = cat.id();
+    let reads = format!("{} ", libc::SYS_read);
+    let in_call = || fs::read_to_string(format!("/proc/{pid}/syscall"));
+    while in_call().is_ok_and(|call| !call.starts_with(&reads)) {
+        std::thread::yield_now();
+    }
+    let followed = tracing.follow(pid);
+    let (mut to, mut from) = (cat.stdin.take().expect("piped"), cat.stdout.take().expect("piped"));
+    for byte in input {
+        to.write_all(&[*byte]).expect("it reads");
+        from.read_exact(&mut [0]).expect("it writes");
+    }
+    let traced = followed.map(|()| tracing.finish("cat").expect("it is told"));
+    drop(to);
+    cat.wait().expect("it ends with its input");
+    traced.inspect_err(|error| println!("skipped: {error}")).ok().map(|traced| (traced, pid))
+}
+
+#[test]
+fn what_a_process_is_stuck_in_when_it_is_followed_is_told() {
+    let Some((traced, _)) = of_waiting_cat(Mode::Syscalls, &[]) else { return };
+    let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
+    let read = calls.iter().find(|row| row.name == "read").expect("it reads");
+    assert_eq!((read.calls, read.unfinished), (0, 1), "{read:?}");
+    assert!(traced.missing.iter().any(|note| note.starts_with("1 calls had begun")), "{traced:?}");
+
+    let (traced, _) = of_waiting_cat(Mode::OffCpu, &[]).expect("it worked before");
+    let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+    let [row] = rows.as_slice() else { panic!("{rows:#?}") };
+    assert_eq!(
+        (row.thread.name.as_str(), row.state.as_str(), row.still),
+        ("cat", "sleeping", true)
+    );
+    if !fs::read_to_string("/proc/self/stack").is_ok_and(|stack| !stack.is_empty()) {
+        println!("not looked at: stacks of the kernel are for root");
+        return;
+    }
+    assert!(row.kernel_stack.iter().any(|name| name.contains("pipe_read")), "{row:#?}");
+}
+
+#[test]
+fn who_is_woken_and_never_seen_to_run_has_its_name() {
+    let Some((traced, pid)) = of_waiting_cat(Mode::Wakeups, &[7; 50]) else { return };
+    let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };
+    let this = fs::read_to_string("/proc/thread-self/comm").expect("it lives");
+    let woken = rows.iter().find(|row| row.waker.pid == pid && row.wakee.name == this.trim_end());
+    assert!(woken.is_some_and(|row| row.wakee.pid == std::process::id()), "{rows:#?}");
 }
 
 #[test]

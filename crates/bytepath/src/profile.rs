@@ -207,7 +207,7 @@ pub enum End {
     File,
     /// A pipe.
     Pipe,
-    /// A stream socket.
+    /// A Unix stream socket. TCP is not measured: what loopback gives says nothing of a network.
     Socket,
     /// /dev/null.
     Null,
@@ -224,7 +224,7 @@ impl End {
         Some(match kind {
             Kind::File => End::File,
             Kind::Pipe => End::Pipe,
-            Kind::UnixSocket | Kind::TcpSocket => End::Socket,
+            Kind::UnixSocket => End::Socket,
             Kind::Null => End::Null,
             _ => return None,
         })
@@ -899,6 +899,17 @@ pub(crate) mod tests {
         assert_eq!(found(vec![elsewhere.clone()]), Some((1.0, false)));
         assert_eq!(found(vec![elsewhere, before]), Some((1.0, false)), "its number was another's");
         assert_eq!(found(vec![]), None);
+    }
+
+    #[test]
+    fn figures_of_unix_sockets_are_not_those_of_tcp() {
+        let end = |family| {
+            let socket = rustix::net::socket(family, rustix::net::SocketType::STREAM, None);
+            let socket = socket.expect("a socket");
+            End::of(Endpoint::sink(socket.as_fd()).expect("a sink").kind())
+        };
+        assert_eq!(end(rustix::net::AddressFamily::UNIX), Some(End::Socket));
+        assert_eq!(end(rustix::net::AddressFamily::INET), None);
     }
 
     #[test]

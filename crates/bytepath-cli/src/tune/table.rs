@@ -46,7 +46,8 @@ pub(crate) fn choices(profile: &Profile) -> String {
     text += &outlets(profile);
     printable(&text)
         + "\nclassic: the gain over read and write of 128 KiB with pipes as they come, as most \
-            tools do; a Unix socket that is written to gets a buffer of the pipes' size. Of \
+            tools do; sockets are Unix sockets (TCP goes by rules), and one that is written to gets \
+            a buffer of the pipes' size. Of \
             choices that are about as fast, the best is the one that takes least CPU\n"
 }
 

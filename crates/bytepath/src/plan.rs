@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::Refusal;
 use crate::knobs::{Cpu, Knobs};
-use crate::profile::{Profile, Setting};
+use crate::profile::{Place, Profile, Setting};
 use crate::routes::{Aliasing, Allowed, Cache, Job, ROUTES, Rank, Route, by_name};
 use crate::size::shown;
 use crate::wait::Wait;
@@ -53,8 +53,19 @@ pub struct Choice {
     pub aliasing: Aliasing,
     /// How it is tried.
     pub knobs: Knobs,
-    /// What this choice gave when this machine was measured, in GiB/s.
+    /// What this choice gave when this machine was measured between ends like these, in GiB/s.
     pub expected_gib_per_s: Option<f64>,
+    /// What it gave on another file system, where that of the job's files was not measured.
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// What was measured on a file system that the job's files are not on.
+#[derive(Debug, Clone)]
+pub struct Elsewhere {
+    /// The speed there.
+    pub gib_per_s: f64,
+    /// Where, for people: its type and the directory that was measured in.
+    pub place: String,
 }
 
 /// A route that will not be tried.
@@ -168,8 +179,14 @@ impl Plan {
         let eligible: Vec<_> =
             plan.routes.iter().filter(|choice| counts(choice)).map(|c| c.route.name()).collect();
         let allowed = |setting: &Setting| {
-            eligible.contains(&setting.route.as_str()) && setting.agrees(&knobs)
+            eligible.contains(&setting.route.as_str())
+                && setting.agrees(&knobs)
+                // What spins is watched, by figures of here.
+                && (measured_here || setting.spin_ns.is_none())
         };
+        let unnamed = || "another file system".to_owned();
+        let elsewhere =
+            (!measured_here).then(|| pair.place.as_ref().map_or_else(unnamed, Place::to_string));
         let Some(best) = pair.best(allowed) else { return Ok(plan) };
         let mut figures = Vec::new();
         for choice in &mut plan.routes {
@@ -184,7 +201,13 @@ impl Plan {
             };
             let Some(own) = own else { continue };
             choice.knobs = own.choice.filled(&knobs);
-            choice.expected_gib_per_s = Some(own.gib_per_s);
+            let gib_per_s = own.gib_per_s;
+            match &elsewhere {
+                None => choice.expected_gib_per_s = Some(gib_per_s),
+                Some(place) => {
+                    choice.elsewhere = Some(Elsewhere { gib_per_s, place: place.clone() });
+                }
+            }
             figures.push((name, figure));
         }
         plan.basis = Basis::Profile;
@@ -300,7 +323,7 @@ fn suits(route: &dyn Route, job: &Job<'_>) -> Result<Rank, Refusal> {
 
 fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -> Choice {
     let (aliasing, knobs) = (route.aliasing(job), knobs.clone());
-    Choice { route, rank, aliasing, knobs, expected_gib_per_s: None }
+    Choice { route, rank, aliasing, knobs, expected_gib_per_s: None, elsewhere: None }
 }
 
 /// Refuses a job within one file that would never end, or read what it has written, as
@@ -372,9 +395,12 @@ impl fmt::Display for Choice {
         if self.knobs.cpu == Cpu::Stay {
             f.write_str("; stays on its CPU")?;
         }
-        match self.expected_gib_per_s {
-            Some(figure) => write!(f, "; measured here: {figure:.2} GiB/s"),
-            None => Ok(()),
+        match (self.expected_gib_per_s, &self.elsewhere) {
+            (Some(figure), _) => write!(f, "; measured here: {figure:.2} GiB/s"),
+            (None, Some(Elsewhere { gib_per_s, place })) => {
+                write!(f, "; measured on {place}: {gib_per_s:.2} GiB/s")
+            }
+            (None, None) => Ok(()),
         }
     }
 }
@@ -386,7 +412,7 @@ mod tests {
     use super::*;
     use crate::endpoint::Endpoint;
     use crate::profile::tests::{gave, profile};
-    use crate::profile::{End, Pair, Place};
+    use crate::profile::{End, Pair};
 
     fn plan_names(plan: &Plan) -> Vec<&'static str> {
         plan.routes().iter().map(|choice| choice.route.name()).collect()
@@ -608,6 +634,35 @@ mod tests {
         assert_eq!(plan_names(&plan), ["splice", "splice-through", "read-write"]);
         assert_eq!(plan.routes()[0].expected_gib_per_s, Some(4.0));
         assert_eq!((plan.pipe_bytes(), plan.grow_pipes_to()), (Some(1 << 20), None));
+    }
+
+    #[test]
+    fn figures_of_another_file_system_say_where_they_are_from_and_are_not_expected() {
+        let file = tempfile::tempfile().expect("a file");
+        let [(_r, writer), _] = pipes();
+        let source = Endpoint::source(file.as_fd()).expect("a source");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let job = Job::new(&source, &sink).allow_aliasing();
+        let own = crate::machine::file_system_of(file.as_fd()).expect("it has one").name;
+        let mut spinning = gave("splice", None, 9.0);
+        spinning.choice.spin_ns = Some(1000);
+        let choices = vec![gave("splice", None, 5.0), spinning, gave("read-write", None, 1.0)];
+        let first = |device, directory: &str| {
+            let (directory, options, file_system) = (directory.into(), Vec::new(), own.clone());
+            let place = Some(Place { directory, file_system, options, device });
+            let (source, sink, choices) = (End::File, End::Pipe, choices.clone());
+            let profile = profile(vec![Pair { source, sink, place, choices }]);
+            let plan = Plan::by_profile(&job, Knobs::default(), &profile).expect("a plan");
+            assert_eq!(plan.basis(), Basis::Profile);
+            (plan.routes()[0].expected_gib_per_s, plan.routes()[0].to_string())
+        };
+        let (expected, told) = first(source.device(), "/there");
+        assert_eq!(expected, Some(9.0));
+        assert!(told.ends_with("; measured here: 9.00 GiB/s"), "{told}");
+        let (expected, told) = first(source.device() + 1, "/there\x1b");
+        assert_eq!(expected, None);
+        let words = format!("; measured on {own} (/there\u{fffd}): 5.00 GiB/s");
+        assert!(told.ends_with(&words) && told.contains("wait: block"), "{told}");
     }
 
     #[test]

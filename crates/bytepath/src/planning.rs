@@ -289,8 +289,13 @@ impl Planning<'_> {
             Err(_) => Plan::best(job, self.knobs.clone())?,
         };
         self.why = match found {
-            Ok(_) if plan.basis() == Basis::Rules => {
-                Some("the profile has no figures for these ends".into())
+            Ok(profile) if plan.basis() == Basis::Rules => {
+                let what = match profile.pair_and_whether_here(job.source, job.sink) {
+                    None => "these ends",
+                    Some((_, false)) => "these files' file system",
+                    Some((_, true)) => "what may be done",
+                };
+                Some(format!("the profile has no figures for {what}"))
             }
             Ok(_) => None,
             Err(why) => Some(why),

@@ -82,9 +82,7 @@ fn sections(profile: &Profile) -> Vec<(String, Vec<&Pair>)> {
     for pair in &profile.pairs {
         let title = match &pair.place {
             None => "between processes".to_owned(),
-            Some(place) => {
-                format!("files on {} ({})", place.file_system, place.directory.display())
-            }
+            Some(place) => format!("files on {place}"),
         };
         match sections.iter_mut().find(|(other, _)| *other == title) {
             Some((_, pairs)) => pairs.push(pair),

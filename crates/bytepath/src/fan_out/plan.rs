@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::lockstep::PIPE_BYTES;
 use crate::endpoint::Endpoint;
-use crate::profile::Profile;
+use crate::profile::{Place, Profile};
 use crate::size::shown;
 
 /// How the bytes go from one source to many sinks.
@@ -24,6 +24,8 @@ struct Best {
     sink: &'static str,
     route: String,
     gib_per_s: f64,
+    /// Where that was, if not on the file system of the files.
+    elsewhere: Option<String>,
 }
 
 impl FanOutPlan {
@@ -43,14 +45,14 @@ impl FanOutPlan {
         let mut measured: Vec<Best> = Vec::new();
         let mut pipe_bytes = None;
         for sink in sinks.iter().flatten() {
-            let Some(best) = profile.pair(source, sink).and_then(|pair| pair.best(|_| true)) else {
-                continue;
-            };
+            let Some((pair, here)) = profile.pair_and_whether_here(source, sink) else { continue };
+            let Some(best) = pair.best(|_| true) else { continue };
             pipe_bytes = pipe_bytes.max(best.choice.pipe_bytes);
             let sink = sink.kind().name();
             if measured.iter().all(|other| other.sink != sink) {
                 let (route, gib_per_s) = (best.choice.route.clone(), best.gib_per_s);
-                measured.push(Best { sink, route, gib_per_s });
+                let elsewhere = pair.place.as_ref().filter(|_| !here).map(Place::to_string);
+                measured.push(Best { sink, route, gib_per_s, elsewhere });
             }
         }
         let copies = |best: &Best| best.route == "read-write";
@@ -86,8 +88,11 @@ impl fmt::Display for FanOutPlan {
         })?;
         write!(f, "; pipes of {}", shown(self.pipe_bytes as u64))?;
         for best in &self.measured {
-            let Best { sink, route, gib_per_s } = best;
+            let Best { sink, route, gib_per_s, elsewhere } = best;
             write!(f, "; to a {sink} alone {route} is best, {gib_per_s:.2} GiB/s")?;
+            if let Some(place) = elsewhere {
+                write!(f, " on {place}")?;
+            }
         }
         Ok(())
     }

@@ -115,7 +115,7 @@ impl MachineKey {
 
     /// What of it differs from a machine: what, then, now.
     fn differs(&self, machine: &Machine) -> Option<(&'static str, String, String)> {
-        let cpus = machine.allowed_cpus().to_string();
+        let cpus = machine.allowed_cpus_now().to_string();
         if self.cpus_allowed != cpus {
             return Some(("the CPUs allowed", self.cpus_allowed.clone(), cpus));
         }
@@ -782,6 +782,26 @@ pub(crate) mod tests {
         assert_eq!(key.differs(here).map(|(what, ..)| what), Some("the kernel"));
         let other = MachineKey { cpus_allowed: "77".into(), ..MachineKey::of(here) };
         assert_eq!(other.differs(here).map(|(what, ..)| what), Some("the CPUs allowed"));
+    }
+
+    #[test]
+    fn a_thread_that_may_use_other_cpus_than_before_is_asked_anew() {
+        let here = Machine::this();
+        if here.allowed_cpus_now().len() < 2 {
+            println!("skipped: one CPU alone");
+            return;
+        }
+        let cpus_allowed = here.allowed_cpus_now().to_string();
+        let key = MachineKey { cpus_allowed, ..MachineKey::of(here) };
+        let what = |key: &MachineKey| key.differs(here).map(|(what, ..)| what);
+        assert_eq!(what(&key), None);
+        let cpu = here.allowed_cpus_now().first().expect("a CPU");
+        let pinned = crate::placement::pin_this_thread(cpu).expect("an allowed CPU");
+        assert_eq!(what(&key), Some("the CPUs allowed"));
+        let alone = MachineKey { cpus_allowed: cpu.to_string(), ..key.clone() };
+        assert_eq!(what(&alone), None);
+        drop(pinned);
+        assert_eq!(what(&key), None);
     }
 
     #[test]

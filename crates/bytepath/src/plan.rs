@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::Refusal;
-use crate::knobs::{Cpu, Knobs};
+use crate::knobs::{Cpu, Knobs, Pipes};
 use crate::profile::{Place, Profile, Setting};
 use crate::routes::{Aliasing, Allowed, Cache, Job, ROUTES, Rank, Route, by_name};
 use crate::size::shown;
@@ -157,14 +157,23 @@ impl Plan {
     /// knobs that [`Pair::best`](crate::profile::Pair::best) prefers; what the caller set stays as
     /// it is. Routes that were not measured come last, and so do those of several threads that were
     /// measured on another file system only. Where the pair was not measured at all, or rules would have
-    /// several threads copy on a file system that was not, the rules decide.
+    /// several threads copy on a file system that was not, the rules decide. Where pipes are to stay
+    /// as they are, what larger ones gave has no say.
     ///
     /// # Errors
     /// No route suits; or both ends are one file, which would grow without end or be read again
     /// ([`PlanError::SameFile`], [`PlanError::Overlap`]), or one open file
     /// ([`PlanError::SameOpenFile`]).
-    pub fn by_profile(job: &Job<'_>, knobs: Knobs, profile: &Profile) -> Result<Plan, PlanError> {
+    pub fn by_profile(
+        job: &Job<'_>,
+        knobs: Knobs,
+        profile: &Profile,
+        pipes: Pipes,
+    ) -> Result<Plan, PlanError> {
         let mut plan = Plan::best(job, knobs.clone())?;
+        if pipes == Pipes::Leave {
+            plan = plan.leave_pipes();
+        }
         let found = profile.pair_and_whether_here(job.source, job.sink);
         let Some((pair, measured_here)) = found else { return Ok(plan) };
         // What several threads gain is a matter of the file system's locks, of which the figures of
@@ -183,6 +192,7 @@ impl Plan {
                 && setting.agrees(&knobs)
                 // What spins is watched, by figures of here.
                 && (measured_here || setting.spin_ns.is_none())
+                && setting.suits(pipes, &knobs)
         };
         let unnamed = || "another file system".to_owned();
         let elsewhere =
@@ -457,7 +467,7 @@ mod tests {
             profile(vec![Pair { source, sink, place, choices }])
         };
         let first = |job: Job<'_>, knobs, device| {
-            let plan = Plan::by_profile(&job.unshared(), knobs, &measured_on(device));
+            let plan = Plan::by_profile(&job.unshared(), knobs, &measured_on(device), Pipes::Grow);
             plan_names(&plan.expect("a plan"))[0]
         };
         let (here, elsewhere) = (sink.device(), sink.device() + 1);
@@ -623,17 +633,45 @@ mod tests {
         ];
         let profile =
             profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }]);
-        let plan = Plan::by_profile(&job, Knobs::default(), &profile).expect("a plan");
+        let by = |asked, pipes| Plan::by_profile(&job, asked, &profile, pipes).expect("a plan");
+        let plan = by(Knobs::default(), Pipes::Grow);
         assert_eq!(plan_names(&plan), ["read-write", "splice", "splice-through"]);
         assert_eq!(plan.basis(), Basis::Profile);
         let expected: Vec<_> = plan.routes().iter().map(|c| c.expected_gib_per_s).collect();
         assert_eq!(expected, [Some(6.0), Some(5.0), None]);
         assert_eq!(plan.grow_pipes_to(), None, "the best left them as they are");
         let asked = Knobs { pipe_bytes: Some(1 << 20), ..Knobs::default() };
-        let plan = Plan::by_profile(&job, asked, &profile).expect("a plan");
+        let plan = by(asked, Pipes::Grow);
         assert_eq!(plan_names(&plan), ["splice", "splice-through", "read-write"]);
         assert_eq!(plan.routes()[0].expected_gib_per_s, Some(4.0));
         assert_eq!((plan.pipe_bytes(), plan.grow_pipes_to()), (Some(1 << 20), None));
+    }
+
+    #[test]
+    fn what_larger_pipes_gave_has_no_say_where_they_stay_as_they_are() {
+        let [(reader, _w), (_r, writer)] = pipes();
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let job = Job::new(&source, &sink);
+        let choices = vec![
+            gave("splice", Some(1 << 20), 6.0),
+            gave("splice", None, 1.0),
+            gave("read-write", Some(1 << 20), 5.0),
+            gave("read-write", None, 1.5),
+        ];
+        let of = |choices| {
+            profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }])
+        };
+        let by = |choices, pipes| Plan::by_profile(&job, Knobs::default(), &of(choices), pipes);
+        let first = |pipes| {
+            let plan = by(choices.clone(), pipes).expect("a plan");
+            let first = &plan.routes()[0];
+            (first.route.name(), first.expected_gib_per_s, plan.grow_pipes_to())
+        };
+        assert_eq!(first(Pipes::Grow), ("splice", Some(6.0), Some(1 << 20)));
+        assert_eq!(first(Pipes::Leave), ("read-write", Some(1.5), None));
+        let plan = by(vec![choices[0].clone()], Pipes::Leave).expect("a plan");
+        assert_eq!((plan.basis(), plan.grow_pipes_to()), (Basis::Rules, None));
     }
 
     #[test]
@@ -652,7 +690,8 @@ mod tests {
             let place = Some(Place { directory, file_system, options, device });
             let (source, sink, choices) = (End::File, End::Pipe, choices.clone());
             let profile = profile(vec![Pair { source, sink, place, choices }]);
-            let plan = Plan::by_profile(&job, Knobs::default(), &profile).expect("a plan");
+            let plan =
+                Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow).expect("a plan");
             assert_eq!(plan.basis(), Basis::Profile);
             (plan.routes()[0].expected_gib_per_s, plan.routes()[0].to_string())
         };
@@ -706,7 +745,8 @@ mod tests {
         let zero = Endpoint::open_source("/dev/zero").expect("a source");
         let job = Job::new(&zero, &null);
         let by_rules = Plan::best(&job, Knobs::default()).expect("a plan");
-        let plan = Plan::by_profile(&job, Knobs::default(), &profile(vec![])).expect("a plan");
+        let plan = Plan::by_profile(&job, Knobs::default(), &profile(vec![]), Pipes::Grow);
+        let plan = plan.expect("a plan");
         assert_eq!(plan.basis(), Basis::Rules);
         assert_eq!(plan.to_string(), by_rules.to_string());
     }
@@ -720,7 +760,8 @@ mod tests {
         let choices = vec![gave("splice", None, 9.0), gave("read-write", None, 1.0)];
         let profile =
             profile(vec![Pair { source: End::File, sink: End::Pipe, place: None, choices }]);
-        let plan = Plan::by_profile(&Job::new(&source, &sink), Knobs::default(), &profile);
+        let job = Job::new(&source, &sink);
+        let plan = Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow);
         assert_eq!(plan_names(&plan.expect("a plan")), ["read-write"]);
     }
 

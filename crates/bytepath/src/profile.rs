@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::endpoint::{Endpoint, Kind};
-use crate::knobs::{Cpu, Knobs};
+use crate::knobs::{Cpu, Knobs, Pipes};
 use crate::machine::{self, Machine};
 use crate::shell::quoted;
 use crate::size::shown;
@@ -356,6 +356,11 @@ impl Setting {
             && same(asked.pipe_bytes, self.pipe_bytes)
             && (asked.wait == Wait::Block || asked.wait == self.wait())
             && (asked.cpu == Cpu::Any || self.stays)
+    }
+
+    /// Whether pipes as they are to be are as they were measured.
+    pub(crate) fn suits(&self, pipes: Pipes, asked: &Knobs) -> bool {
+        pipes == Pipes::Grow || asked.pipe_bytes.is_some() || self.pipe_bytes.is_none()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::Refusal;
 use crate::knobs::{Cpu, Knobs, Pipes};
-use crate::profile::{Place, Profile, Setting};
+use crate::profile::{Measured, Pair, Place, Profile, Setting};
 use crate::routes::{Aliasing, Allowed, Cache, Job, ROUTES, Rank, Route, by_name};
 use crate::size::shown;
 use crate::wait::Wait;
@@ -57,6 +57,8 @@ pub struct Choice {
     pub expected_gib_per_s: Option<f64>,
     /// What it gave on another file system, where that of the job's files was not measured.
     pub elsewhere: Option<Elsewhere>,
+    /// Why it stands first though another gave a little more, in words.
+    pub preferred: Option<&'static str>,
 }
 
 /// What was measured on a file system that the job's files are not on.
@@ -211,7 +213,10 @@ impl Plan {
             };
             let Some(own) = own else { continue };
             choice.knobs = own.choice.filled(&knobs);
-            let gib_per_s = own.gib_per_s;
+            if best.choice.route == name {
+                choice.preferred = preferred(pair, best, allowed);
+            }
+            let gib_per_s = own.overall_gib_per_s;
             match &elsewhere {
                 None => choice.expected_gib_per_s = Some(gib_per_s),
                 Some(place) => {
@@ -333,7 +338,32 @@ fn suits(route: &dyn Route, job: &Job<'_>) -> Result<Rank, Refusal> {
 
 fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -> Choice {
     let (aliasing, knobs) = (route.aliasing(job), knobs.clone());
-    Choice { route, rank, aliasing, knobs, expected_gib_per_s: None, elsewhere: None }
+    Choice {
+        route,
+        rank,
+        aliasing,
+        knobs,
+        expected_gib_per_s: None,
+        elsewhere: None,
+        preferred: None,
+    }
+}
+
+/// Why this choice is the best, if another of those allowed gave more.
+fn preferred(
+    pair: &Pair,
+    best: &Measured,
+    allowed: impl Fn(&Setting) -> bool,
+) -> Option<&'static str> {
+    let overall = |measured: &&Measured| measured.overall_gib_per_s;
+    let fastest = pair.about_as_fast(allowed).max_by(|a, b| overall(a).total_cmp(&overall(b)))?;
+    if overall(&best) >= overall(&fastest) {
+        return None;
+    }
+    Some(match best.cpu_s_per_gib < fastest.cpu_s_per_gib {
+        true => "about as fast as the fastest, for less CPU",
+        false => "about as fast as the fastest, and steadier",
+    })
 }
 
 /// Refuses a job within one file that would never end, or read what it has written, as
@@ -406,12 +436,13 @@ impl fmt::Display for Choice {
             f.write_str("; stays on its CPU")?;
         }
         match (self.expected_gib_per_s, &self.elsewhere) {
-            (Some(figure), _) => write!(f, "; measured here: {figure:.2} GiB/s"),
+            (Some(figure), _) => write!(f, "; measured here: {figure:.2} GiB/s")?,
             (None, Some(Elsewhere { gib_per_s, place })) => {
-                write!(f, "; measured on {place}: {gib_per_s:.2} GiB/s")
+                write!(f, "; measured on {place}: {gib_per_s:.2} GiB/s")?;
             }
-            (None, None) => Ok(()),
+            (None, None) => {}
         }
+        self.preferred.map_or(Ok(()), |why| write!(f, ", {why}"))
     }
 }
 
@@ -421,8 +452,8 @@ mod tests {
 
     use super::*;
     use crate::endpoint::Endpoint;
+    use crate::profile::End;
     use crate::profile::tests::{gave, profile};
-    use crate::profile::{End, Pair};
 
     fn plan_names(plan: &Plan) -> Vec<&'static str> {
         plan.routes().iter().map(|choice| choice.route.name()).collect()
@@ -645,6 +676,33 @@ mod tests {
         assert_eq!(plan_names(&plan), ["splice", "splice-through", "read-write"]);
         assert_eq!(plan.routes()[0].expected_gib_per_s, Some(4.0));
         assert_eq!((plan.pipe_bytes(), plan.grow_pipes_to()), (Some(1 << 20), None));
+    }
+
+    #[test]
+    fn a_plan_shows_the_figures_it_goes_by_and_why_another_than_the_fastest_is_first() {
+        let [(reader, _w), (_r, writer)] = pipes();
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let cost = |measured, cpu_s_per_gib| Measured { cpu_s_per_gib, ..measured };
+        let slower_median = Measured { gib_per_s: 1.0, ..gave("splice", None, 9.8) };
+        let choices = vec![
+            cost(slower_median, 0.1),
+            cost(gave("splice-through", None, 10.0), 0.9),
+            cost(gave("read-write", None, 5.0), 0.9),
+        ];
+        let profile =
+            profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }]);
+        let job = Job::new(&source, &sink);
+        let plan = Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow);
+        let told = plan.expect("a plan").to_string();
+        let ends: Vec<_> = told.lines().filter_map(|line| line.split_once("measured ")).collect();
+        let [(first, preferred), (second, fastest), (_, slowest)] = ends[..] else {
+            panic!("{told}");
+        };
+        assert!(first.starts_with("1. splice:"), "{told}");
+        assert_eq!(preferred, "here: 9.80 GiB/s, about as fast as the fastest, for less CPU");
+        assert!(second.starts_with("2. splice-through:"), "{told}");
+        assert_eq!((fastest, slowest), ("here: 10.00 GiB/s", "here: 5.00 GiB/s"));
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl FanOutPlan {
             pipe_bytes = pipe_bytes.max(best.choice.pipe_bytes);
             let sink = sink.kind().name();
             if measured.iter().all(|other| other.sink != sink) {
-                let (route, gib_per_s) = (best.choice.route.clone(), best.gib_per_s);
+                let (route, gib_per_s) = (best.choice.route.clone(), best.overall_gib_per_s);
                 let elsewhere = pair.place.as_ref().filter(|_| !here).map(Place::to_string);
                 measured.push(Best { sink, route, gib_per_s, elsewhere });
             }

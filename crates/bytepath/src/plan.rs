@@ -16,6 +16,9 @@ const GROW_PIPES_FROM_BYTES: u64 = 128 << 10;
 /// What is measured of several threads is true of jobs that are as large, or nearly.
 const MEASURED_BYTES: u64 = 32 << 20;
 
+/// So many bytes are copied when it is measured, unless more are asked for.
+const MEASURED_BYTES_MAX: u64 = 64 << 20;
+
 /// The size they are made: what fs.pipe-max-size allows everybody by default. GNU coreutils (512
 /// KiB) and uutils (1 MiB) do likewise.
 const GROWN_PIPE_BYTES: usize = 1 << 20;
@@ -158,9 +161,10 @@ impl Plan {
     /// As [`Plan::best`], in the order of what was measured on this machine, each route with the
     /// knobs that [`Pair::best`](crate::profile::Pair::best) prefers; what the caller set stays as
     /// it is. Routes that were not measured come last, and so do those of several threads that were
-    /// measured on another file system only. Where the pair was not measured at all, or rules would have
-    /// several threads copy on a file system that was not, the rules decide. Where pipes are to stay
-    /// as they are, what larger ones gave has no say.
+    /// measured on another file system only. Where the pair was not measured at all, or rules would
+    /// have several threads copy on a file system that was not, or what is larger than what was
+    /// measured, the rules decide. Where pipes are to stay as they are, what larger ones gave has no
+    /// say.
     ///
     /// # Errors
     /// No route suits; or both ends are one file, which would grow without end or be read again
@@ -179,8 +183,10 @@ impl Plan {
         let found = profile.pair_and_whether_here(job.source, job.sink);
         let Some((pair, measured_here)) = found else { return Ok(plan) };
         // What several threads gain is a matter of the file system's locks, of which the figures of
-        // another say nothing.
-        if !measured_here && plan.routes.first().is_some_and(|first| first.rank == Rank::Together) {
+        // another say nothing; nor do those of fewer bytes than are worth the threads.
+        let first = plan.routes.first().filter(|first| first.rank == Rank::Together);
+        let as_measured = |first: &Choice| first.route.suits(&job.limit(MEASURED_BYTES_MAX));
+        if first.is_some_and(|it| !measured_here || as_measured(it) != Ok(Rank::Together)) {
             return Ok(plan);
         }
         let several = measured_here && job.is_for_several(MEASURED_BYTES);
@@ -568,6 +574,45 @@ mod tests {
         let takes_several = several.contains(&crate::machine::type_of(elsewhere.as_fd()));
         assert_eq!(first(&large, &elsewhere, None) == "parallel", takes_several && cpus > 1);
         assert_ne!(first(&large, &elsewhere, Some(1)), "parallel");
+    }
+
+    #[test]
+    fn what_is_not_worth_several_threads_when_it_is_measured_says_nothing_of_larger_files() {
+        let (from, to) = (tempfile::tempfile().expect("a file"), tempfile::tempfile());
+        let to = to.expect("a file");
+        if rustix::fs::fallocate(&from, rustix::fs::FallocateFlags::empty(), 0, 96 << 20).is_err() {
+            println!("skipped: nothing can be set aside");
+            return;
+        }
+        std::io::copy(&mut &from, &mut std::io::sink()).expect("it is in the page cache now");
+        rustix::fs::seek(&from, rustix::fs::SeekFrom::Start(0)).expect("it is a file");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let own = crate::machine::file_system_of(to.as_fd()).expect("it has one").name;
+        let place = Some(Place {
+            directory: "/".into(),
+            file_system: own.clone(),
+            options: Vec::new(),
+            device: sink.device(),
+        });
+        let choices = vec![gave("splice", None, 9.0), gave("parallel", None, 3.0)];
+        let profile = profile(vec![Pair { source: End::File, sink: End::File, place, choices }]);
+        let first = |rules| {
+            let source = Endpoint::source(from.as_fd()).expect("a source");
+            let job = Job::new(&source, &sink).allow_any_order();
+            let plan = match rules {
+                true => Plan::best(&job, Knobs::default()),
+                false => Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow),
+            };
+            plan_names(&plan.expect("a plan"))[0]
+        };
+        let by_rules = first(true);
+        if by_rules != "parallel" || own == "tmpfs" {
+            println!("skipped: {own}, by {by_rules}, takes no threads of this size alone");
+            return;
+        }
+        assert_eq!(first(false), "parallel");
+        from.set_len(64 << 20).expect("it shrinks");
+        assert_eq!(first(false), "splice");
     }
 
     #[test]

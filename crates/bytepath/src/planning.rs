@@ -309,7 +309,8 @@ impl Planning<'_> {
                 let what = match profile.pair_and_whether_here(job.source, job.sink) {
                     None => "these ends",
                     Some((_, false)) => "these files' file system",
-                    Some((_, true)) => "what may be done",
+                    Some(_) if is_by_several(&plan) => "files as large as these",
+                    Some(_) => "what may be done",
                 };
                 Some(format!("the profile has no figures for {what}"))
             }
@@ -439,6 +440,11 @@ impl Planning<'_> {
         told.push(format!("came: {} bytes{by}, {rate:.2} GiB/s{end}", total.bytes));
         told
     }
+}
+
+/// Whether it begins with several threads.
+fn is_by_several(plan: &Plan) -> bool {
+    plan.routes().first().is_some_and(|first| first.route.is_parallel())
 }
 
 /// Whether a pipe at either end is smaller than the plan wishes.

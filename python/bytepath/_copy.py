@@ -74,7 +74,7 @@ class PlannedRoute:
     """One route of a plan."""
 
     name: str
-    #: What it gave when this machine was measured; None where it was not.
+    #: What it gave when this machine was measured, on the file system of these files; None where it was not.
     expected_gib_per_s: float | None
     #: Its standing and its knobs, in words.
     why: str

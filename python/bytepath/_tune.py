@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any, Union
 
+from bytepath import _bytepath
 from bytepath._program import checked
 
 _Path = Union[str, "os.PathLike[str]"]
@@ -25,14 +26,11 @@ class Profile(dict[str, Any]):
 
 
 def _best(pair: dict[str, Any]) -> str:
-    """Where the pair was measured, and the choice that gave most there."""
+    """Where the pair was measured, and the choice that is best there."""
     place = pair.get("place")
     where = f" on {place['file_system']}" if place else ""
-    choices = pair["choices"]
-    if not choices:
-        return where
-    best = max(choices, key=lambda choice: choice["gib_per_s"])
-    return f"{where}: {best['route']}, {best['gib_per_s']:.2f} GiB/s"
+    best = _bytepath.best_choice(pair["source"], pair["choices"])
+    return where if best is None else f"{where}: {best[0]}, {best[1]:.2f} GiB/s"
 
 
 def tune(

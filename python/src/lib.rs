@@ -8,6 +8,7 @@ mod errors;
 mod held;
 mod machine;
 mod planned;
+mod profile;
 mod running;
 mod sys;
 mod verifying;
@@ -41,6 +42,8 @@ mod _bytepath {
     use crate::machine::machine;
     #[pymodule_export]
     use crate::planned::{Planned, Route, plan_for, routes};
+    #[pymodule_export]
+    use crate::profile::best_choice;
     #[pymodule_export]
     use crate::verifying::first_difference;
 

@@ -232,9 +232,6 @@ fn line(words: &[OsString]) -> Vec<u8> {
 fn generate(mut source: Source, limit: Limit, how: &How) -> anyhow::Result<()> {
     how.check()?;
     ends::end_with(how.starter)?;
-    if let Some(cpu) = how.cpu {
-        pin_this_thread(cpu)?.keep();
-    }
     if start::was_closed(1) {
         bail!("standard output is closed; was it redirected with >&-?");
     }
@@ -243,6 +240,10 @@ fn generate(mut source: Source, limit: Limit, how: &How) -> anyhow::Result<()> {
     let sink = Endpoint::sink(stdout.as_fd())?;
     let asked = how.asked(&sink, source.used_for())?;
     let why = asked.is_none().then(|| how.profile()).transpose()?;
+    // The profile is of the CPUs that were allowed before.
+    if let Some(cpu) = how.cpu {
+        pin_this_thread(cpu)?.keep();
+    }
     let mut sender = Sender::new(&sink, &mut source, limit);
     how.metrics.begin_and_heed_signals("gen", sender.figures());
     let (profile, no_profile) = match why {

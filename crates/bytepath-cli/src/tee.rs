@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use bytepath::fan_out::{AfterLoss, Ending, FannedOut, Lost, Queue};
-use bytepath::{Endpoint, FanOut};
+use bytepath::{Endpoint, FanOut, Pipes};
 use bytepath_report::numbers;
 use clap::{ArgAction, Args};
 use rustix::io::Errno;
@@ -313,7 +313,8 @@ struct Prepared {
 fn prepared(options: &Options) -> Result<Prepared, String> {
     let extras = &options.extras;
     extras.metrics.check(options.files.iter().map(OsString::as_os_str))?;
-    let planned = Planned::by(extras.profile.as_deref())?;
+    let pipes = if extras.no_enlarge { Pipes::Leave } else { Pipes::Grow };
+    let planned = Planned::by(extras.profile.as_deref(), pipes)?;
     let hashing = extras.hash.map(Hashing::start).transpose();
     let hashing = hashing.map_err(|error| {
         format!("cannot compute the checksum: {}", crate::classic::word_of(&error))

@@ -23,6 +23,16 @@ pub struct Knobs {
     pub cpu: Cpu,
 }
 
+/// What is done about the size of pipes at the ends, and of the buffer of a Unix socket that is
+/// written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pipes {
+    /// They are made larger once it shows that there is much to move.
+    Grow,
+    /// They stay as they are.
+    Leave,
+}
+
 /// Where the thread that moves may run meanwhile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cpu {

@@ -75,7 +75,7 @@ pub mod zero_copy;
 pub use endpoint::{Endpoint, Kind};
 pub use error::{Failed, Refusal, Side, Stop};
 pub use fan_out::FanOut;
-pub use knobs::{Cpu, Knobs};
+pub use knobs::{Cpu, Knobs, Pipes};
 pub use meter::Meter;
 pub use plan::Plan;
 pub use profile::Profile;

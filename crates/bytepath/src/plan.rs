@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::error::Refusal;
-use crate::knobs::{Cpu, Knobs};
-use crate::profile::{Profile, Setting};
+use crate::knobs::{Cpu, Knobs, Pipes};
+use crate::profile::{Measured, Pair, Place, Profile, Setting};
 use crate::routes::{Aliasing, Allowed, Cache, Job, ROUTES, Rank, Route, by_name};
 use crate::size::shown;
 use crate::wait::Wait;
@@ -15,6 +15,9 @@ const GROW_PIPES_FROM_BYTES: u64 = 128 << 10;
 
 /// What is measured of several threads is true of jobs that are as large, or nearly.
 const MEASURED_BYTES: u64 = 32 << 20;
+
+/// So many bytes are copied when it is measured, unless more are asked for.
+const MEASURED_BYTES_MAX: u64 = 64 << 20;
 
 /// The size they are made: what fs.pipe-max-size allows everybody by default. GNU coreutils (512
 /// KiB) and uutils (1 MiB) do likewise.
@@ -53,8 +56,21 @@ pub struct Choice {
     pub aliasing: Aliasing,
     /// How it is tried.
     pub knobs: Knobs,
-    /// What this choice gave when this machine was measured, in GiB/s.
+    /// What this choice gave when this machine was measured between ends like these, in GiB/s.
     pub expected_gib_per_s: Option<f64>,
+    /// What it gave on another file system, where that of the job's files was not measured.
+    pub elsewhere: Option<Elsewhere>,
+    /// Why it stands first though another gave a little more, in words.
+    pub preferred: Option<&'static str>,
+}
+
+/// What was measured on a file system that the job's files are not on.
+#[derive(Debug, Clone)]
+pub struct Elsewhere {
+    /// The speed there.
+    pub gib_per_s: f64,
+    /// Where, for people: its type and the directory that was measured in.
+    pub place: String,
 }
 
 /// A route that will not be tried.
@@ -145,20 +161,32 @@ impl Plan {
     /// As [`Plan::best`], in the order of what was measured on this machine, each route with the
     /// knobs that [`Pair::best`](crate::profile::Pair::best) prefers; what the caller set stays as
     /// it is. Routes that were not measured come last, and so do those of several threads that were
-    /// measured on another file system only. Where the pair was not measured at all, or rules would have
-    /// several threads copy on a file system that was not, the rules decide.
+    /// measured on another file system only. Where the pair was not measured at all, or rules would
+    /// have several threads copy on a file system that was not, or what is larger than what was
+    /// measured, the rules decide. Where pipes are to stay as they are, what larger ones gave has no
+    /// say.
     ///
     /// # Errors
     /// No route suits; or both ends are one file, which would grow without end or be read again
     /// ([`PlanError::SameFile`], [`PlanError::Overlap`]), or one open file
     /// ([`PlanError::SameOpenFile`]).
-    pub fn by_profile(job: &Job<'_>, knobs: Knobs, profile: &Profile) -> Result<Plan, PlanError> {
+    pub fn by_profile(
+        job: &Job<'_>,
+        knobs: Knobs,
+        profile: &Profile,
+        pipes: Pipes,
+    ) -> Result<Plan, PlanError> {
         let mut plan = Plan::best(job, knobs.clone())?;
+        if pipes == Pipes::Leave {
+            plan = plan.leave_pipes();
+        }
         let found = profile.pair_and_whether_here(job.source, job.sink);
         let Some((pair, measured_here)) = found else { return Ok(plan) };
         // What several threads gain is a matter of the file system's locks, of which the figures of
-        // another say nothing.
-        if !measured_here && plan.routes.first().is_some_and(|first| first.rank == Rank::Together) {
+        // another say nothing; nor do those of fewer bytes than are worth the threads.
+        let first = plan.routes.first().filter(|first| first.rank == Rank::Together);
+        let as_measured = |first: &Choice| first.route.suits(&job.limit(MEASURED_BYTES_MAX));
+        if first.is_some_and(|it| !measured_here || as_measured(it) != Ok(Rank::Together)) {
             return Ok(plan);
         }
         let several = measured_here && job.is_for_several(MEASURED_BYTES);
@@ -168,8 +196,15 @@ impl Plan {
         let eligible: Vec<_> =
             plan.routes.iter().filter(|choice| counts(choice)).map(|c| c.route.name()).collect();
         let allowed = |setting: &Setting| {
-            eligible.contains(&setting.route.as_str()) && setting.agrees(&knobs)
+            eligible.contains(&setting.route.as_str())
+                && setting.agrees(&knobs)
+                // What spins is watched, by figures of here.
+                && (measured_here || setting.spin_ns.is_none())
+                && setting.suits(pipes, &knobs)
         };
+        let unnamed = || "another file system".to_owned();
+        let elsewhere =
+            (!measured_here).then(|| pair.place.as_ref().map_or_else(unnamed, Place::to_string));
         let Some(best) = pair.best(allowed) else { return Ok(plan) };
         let mut figures = Vec::new();
         for choice in &mut plan.routes {
@@ -184,7 +219,16 @@ impl Plan {
             };
             let Some(own) = own else { continue };
             choice.knobs = own.choice.filled(&knobs);
-            choice.expected_gib_per_s = Some(own.gib_per_s);
+            if best.choice.route == name {
+                choice.preferred = preferred(pair, best, allowed);
+            }
+            let gib_per_s = own.overall_gib_per_s;
+            match &elsewhere {
+                None => choice.expected_gib_per_s = Some(gib_per_s),
+                Some(place) => {
+                    choice.elsewhere = Some(Elsewhere { gib_per_s, place: place.clone() });
+                }
+            }
             figures.push((name, figure));
         }
         plan.basis = Basis::Profile;
@@ -313,7 +357,32 @@ fn may_go_by_size(route: &dyn Route, job: &Job<'_>) -> Result<(), Refusal> {
 
 fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -> Choice {
     let (aliasing, knobs) = (route.aliasing(job), knobs.clone());
-    Choice { route, rank, aliasing, knobs, expected_gib_per_s: None }
+    Choice {
+        route,
+        rank,
+        aliasing,
+        knobs,
+        expected_gib_per_s: None,
+        elsewhere: None,
+        preferred: None,
+    }
+}
+
+/// Why this choice is the best, if another of those allowed gave more.
+fn preferred(
+    pair: &Pair,
+    best: &Measured,
+    allowed: impl Fn(&Setting) -> bool,
+) -> Option<&'static str> {
+    let overall = |measured: &&Measured| measured.overall_gib_per_s;
+    let fastest = pair.about_as_fast(allowed).max_by(|a, b| overall(a).total_cmp(&overall(b)))?;
+    if overall(&best) >= overall(&fastest) {
+        return None;
+    }
+    Some(match best.cpu_s_per_gib < fastest.cpu_s_per_gib {
+        true => "about as fast as the fastest, for less CPU",
+        false => "about as fast as the fastest, and steadier",
+    })
 }
 
 /// Refuses a job within one file or device that would never end, or read what it has written, as
@@ -385,10 +454,14 @@ impl fmt::Display for Choice {
         if self.knobs.cpu == Cpu::Stay {
             f.write_str("; stays on its CPU")?;
         }
-        match self.expected_gib_per_s {
-            Some(figure) => write!(f, "; measured here: {figure:.2} GiB/s"),
-            None => Ok(()),
+        match (self.expected_gib_per_s, &self.elsewhere) {
+            (Some(figure), _) => write!(f, "; measured here: {figure:.2} GiB/s")?,
+            (None, Some(Elsewhere { gib_per_s, place })) => {
+                write!(f, "; measured on {place}: {gib_per_s:.2} GiB/s")?;
+            }
+            (None, None) => {}
         }
+        self.preferred.map_or(Ok(()), |why| write!(f, ", {why}"))
     }
 }
 
@@ -398,8 +471,8 @@ mod tests {
 
     use super::*;
     use crate::endpoint::Endpoint;
+    use crate::profile::End;
     use crate::profile::tests::{gave, profile};
-    use crate::profile::{End, Pair, Place};
     use crate::transfer::Transfer;
 
     fn plan_names(plan: &Plan) -> Vec<&'static str> {
@@ -496,7 +569,7 @@ mod tests {
             profile(vec![Pair { source, sink, place, choices }])
         };
         let first = |job: Job<'_>, knobs, device| {
-            let plan = Plan::by_profile(&job.unshared(), knobs, &measured_on(device));
+            let plan = Plan::by_profile(&job.unshared(), knobs, &measured_on(device), Pipes::Grow);
             plan_names(&plan.expect("a plan"))[0]
         };
         let (here, elsewhere) = (sink.device(), sink.device() + 1);
@@ -566,6 +639,45 @@ mod tests {
         let takes_several = several.contains(&crate::machine::type_of(elsewhere.as_fd()));
         assert_eq!(first(&large, &elsewhere, None) == "parallel", takes_several && cpus > 1);
         assert_ne!(first(&large, &elsewhere, Some(1)), "parallel");
+    }
+
+    #[test]
+    fn what_is_not_worth_several_threads_when_it_is_measured_says_nothing_of_larger_files() {
+        let (from, to) = (tempfile::tempfile().expect("a file"), tempfile::tempfile());
+        let to = to.expect("a file");
+        if rustix::fs::fallocate(&from, rustix::fs::FallocateFlags::empty(), 0, 96 << 20).is_err() {
+            println!("skipped: nothing can be set aside");
+            return;
+        }
+        std::io::copy(&mut &from, &mut std::io::sink()).expect("it is in the page cache now");
+        rustix::fs::seek(&from, rustix::fs::SeekFrom::Start(0)).expect("it is a file");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let own = crate::machine::file_system_of(to.as_fd()).expect("it has one").name;
+        let place = Some(Place {
+            directory: "/".into(),
+            file_system: own.clone(),
+            options: Vec::new(),
+            device: sink.device(),
+        });
+        let choices = vec![gave("splice", None, 9.0), gave("parallel", None, 3.0)];
+        let profile = profile(vec![Pair { source: End::File, sink: End::File, place, choices }]);
+        let first = |rules| {
+            let source = Endpoint::source(from.as_fd()).expect("a source");
+            let job = Job::new(&source, &sink).allow_any_order();
+            let plan = match rules {
+                true => Plan::best(&job, Knobs::default()),
+                false => Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow),
+            };
+            plan_names(&plan.expect("a plan"))[0]
+        };
+        let by_rules = first(true);
+        if by_rules != "parallel" || own == "tmpfs" {
+            println!("skipped: {own}, by {by_rules}, takes no threads of this size alone");
+            return;
+        }
+        assert_eq!(first(false), "parallel");
+        from.set_len(64 << 20).expect("it shrinks");
+        assert_eq!(first(false), "splice");
     }
 
     #[test]
@@ -662,17 +774,102 @@ mod tests {
         ];
         let profile =
             profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }]);
-        let plan = Plan::by_profile(&job, Knobs::default(), &profile).expect("a plan");
+        let by = |asked, pipes| Plan::by_profile(&job, asked, &profile, pipes).expect("a plan");
+        let plan = by(Knobs::default(), Pipes::Grow);
         assert_eq!(plan_names(&plan), ["read-write", "splice", "splice-through"]);
         assert_eq!(plan.basis(), Basis::Profile);
         let expected: Vec<_> = plan.routes().iter().map(|c| c.expected_gib_per_s).collect();
         assert_eq!(expected, [Some(6.0), Some(5.0), None]);
         assert_eq!(plan.grow_pipes_to(), None, "the best left them as they are");
         let asked = Knobs { pipe_bytes: Some(1 << 20), ..Knobs::default() };
-        let plan = Plan::by_profile(&job, asked, &profile).expect("a plan");
+        let plan = by(asked, Pipes::Grow);
         assert_eq!(plan_names(&plan), ["splice", "splice-through", "read-write"]);
         assert_eq!(plan.routes()[0].expected_gib_per_s, Some(4.0));
         assert_eq!((plan.pipe_bytes(), plan.grow_pipes_to()), (Some(1 << 20), None));
+    }
+
+    #[test]
+    fn a_plan_shows_the_figures_it_goes_by_and_why_another_than_the_fastest_is_first() {
+        let [(reader, _w), (_r, writer)] = pipes();
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let cost = |measured, cpu_s_per_gib| Measured { cpu_s_per_gib, ..measured };
+        let slower_median = Measured { gib_per_s: 1.0, ..gave("splice", None, 9.8) };
+        let choices = vec![
+            cost(slower_median, 0.1),
+            cost(gave("splice-through", None, 10.0), 0.9),
+            cost(gave("read-write", None, 5.0), 0.9),
+        ];
+        let profile =
+            profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }]);
+        let job = Job::new(&source, &sink);
+        let plan = Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow);
+        let told = plan.expect("a plan").to_string();
+        let ends: Vec<_> = told.lines().filter_map(|line| line.split_once("measured ")).collect();
+        let [(first, preferred), (second, fastest), (_, slowest)] = ends[..] else {
+            panic!("{told}");
+        };
+        assert!(first.starts_with("1. splice:"), "{told}");
+        assert_eq!(preferred, "here: 9.80 GiB/s, about as fast as the fastest, for less CPU");
+        assert!(second.starts_with("2. splice-through:"), "{told}");
+        assert_eq!((fastest, slowest), ("here: 10.00 GiB/s", "here: 5.00 GiB/s"));
+    }
+
+    #[test]
+    fn what_larger_pipes_gave_has_no_say_where_they_stay_as_they_are() {
+        let [(reader, _w), (_r, writer)] = pipes();
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let job = Job::new(&source, &sink);
+        let choices = vec![
+            gave("splice", Some(1 << 20), 6.0),
+            gave("splice", None, 1.0),
+            gave("read-write", Some(1 << 20), 5.0),
+            gave("read-write", None, 1.5),
+        ];
+        let of = |choices| {
+            profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }])
+        };
+        let by = |choices, pipes| Plan::by_profile(&job, Knobs::default(), &of(choices), pipes);
+        let first = |pipes| {
+            let plan = by(choices.clone(), pipes).expect("a plan");
+            let first = &plan.routes()[0];
+            (first.route.name(), first.expected_gib_per_s, plan.grow_pipes_to())
+        };
+        assert_eq!(first(Pipes::Grow), ("splice", Some(6.0), Some(1 << 20)));
+        assert_eq!(first(Pipes::Leave), ("read-write", Some(1.5), None));
+        let plan = by(vec![choices[0].clone()], Pipes::Leave).expect("a plan");
+        assert_eq!((plan.basis(), plan.grow_pipes_to()), (Basis::Rules, None));
+    }
+
+    #[test]
+    fn figures_of_another_file_system_say_where_they_are_from_and_are_not_expected() {
+        let file = tempfile::tempfile().expect("a file");
+        let [(_r, writer), _] = pipes();
+        let source = Endpoint::source(file.as_fd()).expect("a source");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let job = Job::new(&source, &sink).allow_aliasing();
+        let own = crate::machine::file_system_of(file.as_fd()).expect("it has one").name;
+        let mut spinning = gave("splice", None, 9.0);
+        spinning.choice.spin_ns = Some(1000);
+        let choices = vec![gave("splice", None, 5.0), spinning, gave("read-write", None, 1.0)];
+        let first = |device, directory: &str| {
+            let (directory, options, file_system) = (directory.into(), Vec::new(), own.clone());
+            let place = Some(Place { directory, file_system, options, device });
+            let (source, sink, choices) = (End::File, End::Pipe, choices.clone());
+            let profile = profile(vec![Pair { source, sink, place, choices }]);
+            let plan =
+                Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow).expect("a plan");
+            assert_eq!(plan.basis(), Basis::Profile);
+            (plan.routes()[0].expected_gib_per_s, plan.routes()[0].to_string())
+        };
+        let (expected, told) = first(source.device(), "/there");
+        assert_eq!(expected, Some(9.0));
+        assert!(told.ends_with("; measured here: 9.00 GiB/s"), "{told}");
+        let (expected, told) = first(source.device() + 1, "/there\x1b");
+        assert_eq!(expected, None);
+        let words = format!("; measured on {own} (/there\u{fffd}): 5.00 GiB/s");
+        assert!(told.ends_with(&words) && told.contains("wait: block"), "{told}");
     }
 
     #[test]
@@ -716,7 +913,8 @@ mod tests {
         let zero = Endpoint::open_source("/dev/zero").expect("a source");
         let job = Job::new(&zero, &null);
         let by_rules = Plan::best(&job, Knobs::default()).expect("a plan");
-        let plan = Plan::by_profile(&job, Knobs::default(), &profile(vec![])).expect("a plan");
+        let plan = Plan::by_profile(&job, Knobs::default(), &profile(vec![]), Pipes::Grow);
+        let plan = plan.expect("a plan");
         assert_eq!(plan.basis(), Basis::Rules);
         assert_eq!(plan.to_string(), by_rules.to_string());
     }
@@ -730,7 +928,8 @@ mod tests {
         let choices = vec![gave("splice", None, 9.0), gave("read-write", None, 1.0)];
         let profile =
             profile(vec![Pair { source: End::File, sink: End::Pipe, place: None, choices }]);
-        let plan = Plan::by_profile(&Job::new(&source, &sink), Knobs::default(), &profile);
+        let job = Job::new(&source, &sink);
+        let plan = Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow);
         assert_eq!(plan_names(&plan.expect("a plan")), ["read-write"]);
     }
 

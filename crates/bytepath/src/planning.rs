@@ -22,12 +22,13 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 
 use crate::machine::Machine;
 use crate::plan::{Basis, PlanError};
 use crate::profile::{End, ProfileError};
-use crate::{Job, Knobs, Moved, Plan, Profile, TransferError};
+use crate::{Endpoint, Job, Kind, Knobs, Moved, Pipes, Plan, Profile, TransferError};
 pub use carrying::{Carrying, Clock};
 use watch::{Advice, Trying, Watch, Window};
 
@@ -106,6 +107,7 @@ impl<'o> Wishes<'o> {
             watch: Watch::default(),
             passed: 0,
             total: Moved::default(),
+            small_pipe: false,
             broke_off: false,
             began: Instant::now(),
             took: None,
@@ -154,6 +156,8 @@ pub struct Planning<'o> {
     /// How many routes of the plan were left behind for their speed.
     passed: usize,
     total: Moved,
+    /// Whether a pipe at either end stayed smaller than it was to be.
+    small_pipe: bool,
     /// Whether an error ended it.
     broke_off: bool,
     began: Instant,
@@ -235,7 +239,15 @@ impl Planning<'_> {
             self.plan = self.plan.clone().without(gave.route, &gave.why);
         }
         self.total.declined.extend(moved.declined);
+        let stayed_small = moved.small_pipe.is_some() && has_small_pipe(job, &self.plan);
         self.total.small_pipe = moved.small_pipe.or(self.total.small_pipe.take());
+        if stayed_small && !self.small_pipe {
+            self.small_pipe = true;
+            // What larger pipes gave cannot come.
+            if self.stage == Stage::Watched {
+                return self.look(job);
+            }
+        }
         match self.stage {
             Stage::Unsure if self.total.bytes >= UNSURE_BYTES => self.look(job)?,
             Stage::Unsure if self.total.bytes >= GROW_FROM_BYTES => {
@@ -285,12 +297,22 @@ impl Planning<'_> {
             None => usual(|path| Profile::read_between(path, ends)).map(Cow::Owned),
         };
         let plan = match &found {
-            Ok(profile) => Plan::by_profile(job, self.knobs.clone(), profile)?,
+            Ok(profile) => {
+                let leave = self.wishes.leave_pipes || self.small_pipe;
+                let pipes = if leave { Pipes::Leave } else { Pipes::Grow };
+                Plan::by_profile(job, self.knobs.clone(), profile, pipes)?
+            }
             Err(_) => Plan::best(job, self.knobs.clone())?,
         };
         self.why = match found {
-            Ok(_) if plan.basis() == Basis::Rules => {
-                Some("the profile has no figures for these ends".into())
+            Ok(profile) if plan.basis() == Basis::Rules => {
+                let what = match profile.pair_and_whether_here(job.source, job.sink) {
+                    None => "these ends",
+                    Some((_, false)) => "these files' file system",
+                    Some(_) if is_by_several(&plan) => "files as large as these",
+                    Some(_) => "what may be done",
+                };
+                Some(format!("the profile has no figures for {what}"))
             }
             Ok(_) => None,
             Err(why) => Some(why),
@@ -375,6 +397,7 @@ impl Planning<'_> {
             watch: self.watch,
             passed: self.passed,
             total: self.total,
+            small_pipe: self.small_pipe,
             broke_off: self.broke_off,
             began: self.began,
             took: Some(self.took.unwrap_or_else(|| self.began.elapsed())),
@@ -419,6 +442,20 @@ impl Planning<'_> {
     }
 }
 
+/// Whether it begins with several threads.
+fn is_by_several(plan: &Plan) -> bool {
+    plan.routes().first().is_some_and(|first| first.route.is_parallel())
+}
+
+/// Whether a pipe at either end is smaller than the plan wishes.
+fn has_small_pipe(job: &Job<'_>, plan: &Plan) -> bool {
+    let wished = plan.grow_pipes_to().unwrap_or(0);
+    let small = |end: &Endpoint<'_>| {
+        end.kind() == Kind::Pipe && crate::outlets::pipe_bytes(end.as_fd()) < wished
+    };
+    small(job.source) || small(job.sink)
+}
+
 /// Whether there are figures of the second route: what was never measured is not tried for its speed.
 fn next_is_measured(plan: &Plan) -> bool {
     plan.routes().get(1).is_some_and(|choice| choice.expected_gib_per_s.is_some())
@@ -457,4 +494,35 @@ fn usual(read: impl Fn(&Path) -> Result<Profile, ProfileError>) -> Result<Profil
     let profile = read(&path).map_err(|error| error.to_string())?;
     profile.check_machine(Machine::this()).map_err(|error| error.to_string())?;
     Ok(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Meter;
+    use crate::profile::Pair;
+    use crate::profile::tests::{gave, profile};
+
+    #[test]
+    fn a_pipe_that_stays_small_is_not_expected_to_give_what_larger_ones_gave() {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        rustix::io::write(&writer, &[1; 1000]).expect("there is room");
+        drop(writer);
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let sink = Endpoint::open_sink("/dev/null").expect("a sink");
+        // No pipe can be made so large, whoever asks.
+        let choices = vec![gave("splice", Some(1 << 31), 6.0), gave("splice", None, 1.0)];
+        let pair = Pair { source: End::Pipe, sink: End::Null, place: None, choices };
+        let profile = profile(vec![pair]);
+        let wishes = Wishes { profile: Some(&profile), ..Wishes::default() };
+        let (job, meter) = (Job::new(&source, &sink), Meter::new());
+        let mut planning = wishes.begin(&job, Knobs::default()).expect("a plan");
+        let expected = |planning: &Planning<'_>| planning.plan().routes()[0].expected_gib_per_s;
+        assert_eq!(expected(&planning), Some(6.0));
+        let moved = planning.carry(&Carrying { job, meter: &meter, cancel: None });
+        assert_eq!(moved.expect("moved").bytes, 1000);
+        assert_eq!(expected(&planning), Some(1.0));
+        let told = planning.told().join("\n");
+        assert!(told.contains("cannot set the pipe to 2 GiB"), "{told}");
+    }
 }

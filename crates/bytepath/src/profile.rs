@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::endpoint::{Endpoint, Kind};
-use crate::knobs::{Cpu, Knobs};
+use crate::knobs::{Cpu, Knobs, Pipes};
 use crate::machine::{self, Machine};
 use crate::shell::quoted;
 use crate::size::shown;
@@ -115,7 +115,7 @@ impl MachineKey {
 
     /// What of it differs from a machine: what, then, now.
     fn differs(&self, machine: &Machine) -> Option<(&'static str, String, String)> {
-        let cpus = machine.allowed_cpus().to_string();
+        let cpus = machine.allowed_cpus_now().to_string();
         if self.cpus_allowed != cpus {
             return Some(("the CPUs allowed", self.cpus_allowed.clone(), cpus));
         }
@@ -198,6 +198,15 @@ impl Place {
     }
 }
 
+/// As `ext4 (/var/tmp)`. A profile from somewhere else must not command the terminal.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{} ({})", self.file_system, self.directory.display());
+        let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+        f.write_str(&text.chars().map(shown).collect::<String>())
+    }
+}
+
 /// The ends that are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -207,7 +216,7 @@ pub enum End {
     File,
     /// A pipe.
     Pipe,
-    /// A stream socket.
+    /// A Unix stream socket. TCP is not measured: what loopback gives says nothing of a network.
     Socket,
     /// /dev/null.
     Null,
@@ -224,7 +233,7 @@ impl End {
         Some(match kind {
             Kind::File => End::File,
             Kind::Pipe => End::Pipe,
-            Kind::UnixSocket | Kind::TcpSocket => End::Socket,
+            Kind::UnixSocket => End::Socket,
             Kind::Null => End::Null,
             _ => return None,
         })
@@ -347,6 +356,11 @@ impl Setting {
             && same(asked.pipe_bytes, self.pipe_bytes)
             && (asked.wait == Wait::Block || asked.wait == self.wait())
             && (asked.cpu == Cpu::Any || self.stays)
+    }
+
+    /// Whether pipes as they are to be are as they were measured.
+    pub(crate) fn suits(&self, pipes: Pipes, asked: &Knobs) -> bool {
+        pipes == Pipes::Grow || asked.pipe_bytes.is_some() || self.pipe_bytes.is_none()
     }
 }
 
@@ -563,24 +577,27 @@ impl Profile {
         places.into_iter().filter_map(Place::changed).collect()
     }
 
-    /// What was measured between ends like these: on the file system that the file is on, or on
+    /// What was measured between ends like these: on the file system that the files are on, or on
     /// another where that one was not measured.
     pub fn pair(&self, source: &Endpoint<'_>, sink: &Endpoint<'_>) -> Option<&Pair> {
         self.pair_and_whether_here(source, sink).map(|(pair, _)| pair)
     }
 
-    /// The same, and whether it was on the file system that the file is on.
+    /// The same, and whether it was here: on the file system that every file at either end is on.
     pub(crate) fn pair_and_whether_here(
         &self,
         source: &Endpoint<'_>,
         sink: &Endpoint<'_>,
     ) -> Option<(&Pair, bool)> {
         let ends = End::of_both(source, sink)?;
-        let mut pairs = self.pairs.iter().filter(|pair| (pair.source, pair.sink) == ends);
-        let file = if ends.1 == End::File { sink } else { source };
-        let here = |pair: &&Pair| pair.place.as_ref().is_some_and(|place| self.is_on(place, file));
-        let found = pairs.clone().find(here).map(|pair| (pair, true));
-        found.or_else(|| pairs.next().map(|pair| (pair, false)))
+        let pairs = self.pairs.iter().filter(|pair| (pair.source, pair.sink) == ends);
+        let on = |pair: &Pair, file| pair.place.as_ref().is_some_and(|it| self.is_on(it, file));
+        let source_here = |pair: &Pair| ends.0 != End::File || on(pair, source);
+        let sink_here = |pair: &Pair| ends.1 != End::File || on(pair, sink);
+        let here = pairs.clone().find(|pair| source_here(pair) && sink_here(pair));
+        // Of others, that of the file system that is written to.
+        let elsewhere = pairs.clone().find(|pair| sink_here(pair)).or_else(|| pairs.clone().next());
+        here.map(|pair| (pair, true)).or(elsewhere.map(|pair| (pair, false)))
     }
 
     /// Whether a file is on a file system that was measured.
@@ -773,6 +790,26 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_thread_that_may_use_other_cpus_than_before_is_asked_anew() {
+        let here = Machine::this();
+        if here.allowed_cpus_now().len() < 2 {
+            println!("skipped: one CPU alone");
+            return;
+        }
+        let cpus_allowed = here.allowed_cpus_now().to_string();
+        let key = MachineKey { cpus_allowed, ..MachineKey::of(here) };
+        let what = |key: &MachineKey| key.differs(here).map(|(what, ..)| what);
+        assert_eq!(what(&key), None);
+        let cpu = here.allowed_cpus_now().first().expect("a CPU");
+        let pinned = crate::placement::pin_this_thread(cpu).expect("an allowed CPU");
+        assert_eq!(what(&key), Some("the CPUs allowed"));
+        let alone = MachineKey { cpus_allowed: cpu.to_string(), ..key.clone() };
+        assert_eq!(what(&alone), None);
+        drop(pinned);
+        assert_eq!(what(&key), None);
+    }
+
+    #[test]
     fn a_profile_is_read_as_it_was_written() {
         let mut profile = sound();
         profile.pairs[0].choices[1].ci95 = None;
@@ -899,6 +936,47 @@ pub(crate) mod tests {
         assert_eq!(found(vec![elsewhere.clone()]), Some((1.0, false)));
         assert_eq!(found(vec![elsewhere, before]), Some((1.0, false)), "its number was another's");
         assert_eq!(found(vec![]), None);
+    }
+
+    #[test]
+    fn files_on_two_file_systems_go_by_neither_as_if_they_were_on_one() {
+        // One is on tmpfs, whatever the other is on.
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let memory = rustix::fs::memfd_create("profile", flags).expect("a file");
+        let disk = tempfile::tempfile().expect("a file");
+        let again = tempfile::tempfile().expect("a file");
+        let end = |file| Endpoint::source(file).expect("an end");
+        let (memory, disk, again) = (end(memory.as_fd()), end(disk.as_fd()), end(again.as_fd()));
+        let pair = |file: &Endpoint<'_>, speed| Pair {
+            source: End::File,
+            sink: End::File,
+            place: Some(Place {
+                directory: "/".into(),
+                file_system: machine::file_system_of(file.as_fd()).expect("it has one").name,
+                options: Vec::new(),
+                device: file.device(),
+            }),
+            choices: vec![gave("splice", None, speed)],
+        };
+        let profile = profile(vec![pair(&memory, 1.0), pair(&disk, 2.0)]);
+        let found = |source, sink| {
+            let (pair, here) = profile.pair_and_whether_here(source, sink).expect("a pair");
+            (pair.choices[0].gib_per_s, here)
+        };
+        assert_eq!(found(&disk, &again), (2.0, true));
+        assert_eq!(found(&memory, &disk), (2.0, false), "where it is written");
+        assert_eq!(found(&disk, &memory), (1.0, false), "where it is written");
+    }
+
+    #[test]
+    fn figures_of_unix_sockets_are_not_those_of_tcp() {
+        let end = |family| {
+            let socket = rustix::net::socket(family, rustix::net::SocketType::STREAM, None);
+            let socket = socket.expect("a socket");
+            End::of(Endpoint::sink(socket.as_fd()).expect("a sink").kind())
+        };
+        assert_eq!(end(rustix::net::AddressFamily::UNIX), Some(End::Socket));
+        assert_eq!(end(rustix::net::AddressFamily::INET), None);
     }
 
     #[test]

@@ -6,13 +6,14 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use bytepath::fan_out::FanOutPlan;
-use bytepath::{Endpoint, Profile};
+use bytepath::{Endpoint, Pipes, Profile};
 
 use crate::planning::{named_profile, usual_profile};
 
 /// See the module.
 pub(super) struct Planned {
     named: Option<Profile>,
+    pipes: Pipes,
     /// Why the profile had no say, once it was looked for.
     without: OnceLock<Option<String>>,
 }
@@ -20,9 +21,9 @@ pub(super) struct Planned {
 impl Planned {
     /// # Errors
     /// The profile that was named cannot be used, in words.
-    pub(super) fn by(named: Option<&Path>) -> Result<Planned, String> {
+    pub(super) fn by(named: Option<&Path>, pipes: Pipes) -> Result<Planned, String> {
         let named = named.map(named_profile).transpose().map_err(|error| error.to_string())?;
-        Ok(Planned { named, without: OnceLock::new() })
+        Ok(Planned { named, pipes, without: OnceLock::new() })
     }
 
     /// The plan from `source` to `sinks`.
@@ -32,7 +33,7 @@ impl Planned {
             None => usual_profile().map(Cow::Owned),
         };
         let (plan, why) = match profile {
-            Ok(profile) => match FanOutPlan::by_profile(&profile, source, sinks) {
+            Ok(profile) => match FanOutPlan::by_profile(&profile, source, sinks, self.pipes) {
                 plan if plan.is_measured() => (plan, None),
                 plan => (plan, Some("the profile has no figures for these ends".into())),
             },

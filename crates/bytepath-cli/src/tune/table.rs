@@ -45,8 +45,9 @@ pub(crate) fn choices(profile: &Profile) -> String {
     }
     text += &outlets(profile);
     printable(&text)
-        + "\nclassic: the gain over read and write of 128 KiB with pipes as they come, as most \
-            tools do; a Unix socket that is written to gets a buffer of the pipes' size. Of \
+        + "\nGiB/s: of all samples together, without the slowest; classic: the gain over read and \
+            write of 128 KiB with pipes as they come, as most tools do; sockets are Unix sockets \
+            (TCP goes by rules), and one that is written to gets a buffer of the pipes' size. Of \
             choices that are about as fast, the best is the one that takes least CPU\n"
 }
 
@@ -81,9 +82,7 @@ fn sections(profile: &Profile) -> Vec<(String, Vec<&Pair>)> {
     for pair in &profile.pairs {
         let title = match &pair.place {
             None => "between processes".to_owned(),
-            Some(place) => {
-                format!("files on {} ({})", place.file_system, place.directory.display())
-            }
+            Some(place) => format!("files on {place}"),
         };
         match sections.iter_mut().find(|(other, _)| *other == title) {
             Some((_, pairs)) => pairs.push(pair),
@@ -98,11 +97,11 @@ fn line(pair: &Pair) -> String {
     let Some(best) = pair.best(|_| true) else { return format!("{name:<22} nothing could run") };
     let classic = pair.choices.iter().find(|measured| measured.choice == pairs::classic());
     let gain = classic.map_or("–".to_owned(), |classic| numbers::ratio(gain(best, classic)));
-    format!("{name:<22} {:>8} {gain:>8}  {}", numbers::figure(best.gib_per_s), best.choice)
+    format!("{name:<22} {:>8} {gain:>8}  {}", numbers::figure(best.overall_gib_per_s), best.choice)
 }
 
 fn gain(best: &Measured, classic: &Measured) -> f64 {
-    best.gib_per_s / classic.gib_per_s
+    best.overall_gib_per_s / classic.overall_gib_per_s
 }
 
 fn ends((source, sink): (End, End)) -> String {

@@ -350,13 +350,16 @@ fn the_profile_says_which_outlet_is_best() {
         sent["read_gib_per_s"] = if best { 1000.0.into() } else { 1.0.into() };
     }
     std::fs::write(path, profile.to_string()).expect("written");
-    let line = format!("$bytepath gen zeros --bytes 9M --profile {path} --explain-plan | wc -c");
-    let done = shell(&line);
-    assert_eq!(done.stdout, "9437184\n");
-    for words in ["by what was measured", "1. tee", "expected 1000.0 GiB/s"] {
-        assert!(done.stderr.contains(words), "{words}: {done:?}");
+    let cpu = bytepath::machine::Machine::this().allowed_cpus().first().expect("a CPU");
+    for placed in ["", &format!("--cpu {cpu}")] {
+        let words = format!("gen zeros --bytes 9M --profile {path} {placed} --explain-plan");
+        let done = shell(&format!("$bytepath {words} | wc -c"));
+        assert_eq!(done.stdout, "9437184\n");
+        for words in ["by what was measured", "1. tee", "expected 1000.0 GiB/s"] {
+            assert!(done.stderr.contains(words), "{words}: {done:?}");
+        }
+        assert!(done.stderr.contains("9437184 bytes by tee"), "{done:?}");
     }
-    assert!(done.stderr.contains("9437184 bytes by tee"), "{done:?}");
 }
 
 #[test]

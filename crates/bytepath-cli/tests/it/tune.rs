@@ -210,6 +210,31 @@ fn names_in_a_profile_do_not_command_the_terminal() {
     assert!(!shown.stdout.contains('\u{1b}'), "{shown:?}");
 }
 
+/// And not the medians, by which another may be faster.
+#[test]
+fn the_table_shows_the_figures_that_the_planner_goes_by() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile.json");
+    let choice = |route, chunk_bytes, median, overall| {
+        json!({
+            "route": route, "chunk_bytes": chunk_bytes, "gib_per_s": median, "ci95": null,
+            "overall_gib_per_s": overall, "cpu_s_per_gib": 0.1,
+        })
+    };
+    let choices =
+        [choice("read-write", Some(128 << 10), 9.0, 1.25), choice("splice", None, 2.0, 5.0)];
+    let other = json!({
+        "schema": "bytepath.profile/1", "made": "now", "bytepath": "0.1.0",
+        "machine": MachineKey::of(Machine::this()),
+        "pairs": [{ "source": "pipe", "sink": "pipe", "choices": choices }],
+    });
+    std::fs::write(&profile, other.to_string()).expect("written");
+    let shown = run(&mut bytepath(&["tune", "--show", "--profile", text(&profile)])).well();
+    let line = shown.stdout.lines().find(|line| line.contains("pipe -> pipe")).expect("a line");
+    let words: Vec<_> = line.split_whitespace().skip(3).collect();
+    assert_eq!(words, ["5.00", "4.00x", "splice"], "{shown:?}");
+}
+
 #[test]
 fn bad_profiles_and_places_are_refused_with_the_remedy() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -22,6 +22,7 @@ use std::io::ErrorKind;
 use rustix::io::Errno;
 
 use crate::endpoint::Endpoint;
+use crate::knobs::Pipes;
 use crate::meter::Meter;
 use crate::wait::Cancel;
 use lockstep::Lockstep;
@@ -52,15 +53,6 @@ enum Readers {
     Unwatched,
     /// They are lost at once.
     Watched,
-}
-
-/// What is done about the size of pipes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pipes {
-    /// They are made larger once it shows that there is much to move.
-    Grow,
-    /// They stay as they are.
-    Leave,
 }
 
 /// How the bytes of a source that is a file are taken.

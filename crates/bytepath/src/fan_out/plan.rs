@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::lockstep::PIPE_BYTES;
 use crate::endpoint::Endpoint;
-use crate::profile::Profile;
+use crate::knobs::{Knobs, Pipes};
+use crate::profile::{Place, Profile};
 use crate::size::shown;
 
 /// How the bytes go from one source to many sinks.
@@ -24,6 +25,8 @@ struct Best {
     sink: &'static str,
     route: String,
     gib_per_s: f64,
+    /// Where that was, if not on the file system of the files.
+    elsewhere: Option<String>,
 }
 
 impl FanOutPlan {
@@ -34,23 +37,26 @@ impl FanOutPlan {
 
     /// By the figures of each sink alone: pages are handed on unless reading and writing is the best
     /// way to every kind of sink that was measured, and pipes are made as large as the largest of the
-    /// best choices has them.
+    /// best choices has them. Where pipes stay as they are, what larger ones gave has no say.
     pub fn by_profile(
         profile: &Profile,
         source: &Endpoint<'_>,
         sinks: &[Option<Endpoint<'_>>],
+        pipes: Pipes,
     ) -> Self {
         let mut measured: Vec<Best> = Vec::new();
         let mut pipe_bytes = None;
         for sink in sinks.iter().flatten() {
-            let Some(best) = profile.pair(source, sink).and_then(|pair| pair.best(|_| true)) else {
+            let Some((pair, here)) = profile.pair_and_whether_here(source, sink) else { continue };
+            let Some(best) = pair.best(|setting| setting.suits(pipes, &Knobs::default())) else {
                 continue;
             };
             pipe_bytes = pipe_bytes.max(best.choice.pipe_bytes);
             let sink = sink.kind().name();
             if measured.iter().all(|other| other.sink != sink) {
-                let (route, gib_per_s) = (best.choice.route.clone(), best.gib_per_s);
-                measured.push(Best { sink, route, gib_per_s });
+                let (route, gib_per_s) = (best.choice.route.clone(), best.overall_gib_per_s);
+                let elsewhere = pair.place.as_ref().filter(|_| !here).map(Place::to_string);
+                measured.push(Best { sink, route, gib_per_s, elsewhere });
             }
         }
         let copies = |best: &Best| best.route == "read-write";
@@ -86,8 +92,11 @@ impl fmt::Display for FanOutPlan {
         })?;
         write!(f, "; pipes of {}", shown(self.pipe_bytes as u64))?;
         for best in &self.measured {
-            let Best { sink, route, gib_per_s } = best;
+            let Best { sink, route, gib_per_s, elsewhere } = best;
             write!(f, "; to a {sink} alone {route} is best, {gib_per_s:.2} GiB/s")?;
+            if let Some(place) = elsewhere {
+                write!(f, " on {place}")?;
+            }
         }
         Ok(())
     }
@@ -112,14 +121,16 @@ mod tests {
         let sinks = [Some(Endpoint::sink(writer.as_fd()).expect("a sink")), None];
         let spliced =
             pipes(vec![gave("splice", Some(256 << 10), 5.0), gave("read-write", None, 1.0)]);
-        let plan = FanOutPlan::by_profile(&spliced, &source, &sinks);
+        let plan = FanOutPlan::by_profile(&spliced, &source, &sinks, Pipes::Grow);
         assert!(plan.hands_on_pages() && plan.is_measured());
         assert_eq!(plan.pipe_bytes(), 256 << 10);
         let copied = pipes(vec![gave("splice", None, 1.0), gave("read-write", Some(1 << 19), 5.0)]);
-        let plan = FanOutPlan::by_profile(&copied, &source, &sinks);
+        let plan = FanOutPlan::by_profile(&copied, &source, &sinks, Pipes::Grow);
         assert!(!plan.hands_on_pages());
         assert_eq!(plan.pipe_bytes(), 1 << 19);
         assert!(plan.to_string().contains("to a pipe alone read-write is best, 5.00 GiB/s"));
+        let plan = FanOutPlan::by_profile(&copied, &source, &sinks, Pipes::Leave);
+        assert!(plan.to_string().contains("to a pipe alone splice is best, 1.00 GiB/s"), "{plan}");
     }
 
     #[test]
@@ -127,7 +138,7 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
         let source = Endpoint::source(reader.as_fd()).expect("a source");
         let sinks = [Some(Endpoint::sink(writer.as_fd()).expect("a sink")), None];
-        let plan = FanOutPlan::by_profile(&profile(Vec::new()), &source, &sinks);
+        let plan = FanOutPlan::by_profile(&profile(Vec::new()), &source, &sinks, Pipes::Grow);
         assert_eq!(plan, FanOutPlan::by_rules());
     }
 }

@@ -76,6 +76,8 @@ pub struct Machine {
     cgroups: OnceLock<Cgroups>,
     user: OnceLock<User>,
     boot_id: Fact<String>,
+    /// Whether it is described by hand, and so never asks the kernel.
+    by_hand: bool,
 }
 
 /// A fact for which a descriptor is needed, and that therefore may not be found at once.
@@ -134,6 +136,7 @@ impl Machine {
             cgroups: facts.cgroups.into(),
             user: facts.user.into(),
             boot_id: Fact::from(String::new()),
+            by_hand: true,
         }
     }
 
@@ -157,9 +160,13 @@ impl Machine {
     /// The CPUs that this process may use, as they were for the thread that asked first: ask before
     /// pinning.
     pub fn allowed_cpus(&self) -> &CpuList {
-        self.allowed_cpus.get_or_init(|| {
-            CpuList::of_this_thread().unwrap_or_else(|_| Topology::read(root()).online())
-        })
+        self.allowed_cpus.get_or_init(of_this_thread)
+    }
+
+    /// The CPUs that the calling thread may use now: by sched_setaffinity(2) they change at any
+    /// time, for each thread by itself.
+    pub fn allowed_cpus_now(&self) -> CpuList {
+        if self.by_hand { self.allowed_cpus().clone() } else { of_this_thread() }
     }
 
     /// How large pipes may be, and are.
@@ -221,6 +228,10 @@ impl Machine {
             user: self.user().clone(),
         }
     }
+}
+
+fn of_this_thread() -> CpuList {
+    CpuList::of_this_thread().unwrap_or_else(|_| Topology::read(root()).online())
 }
 
 fn root() -> &'static Path {

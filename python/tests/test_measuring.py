@@ -188,6 +188,9 @@ def test_a_profile_is_what_the_command_measured(profile, tmp_path, monkeypatch):
     assert "system call: 154.8 ns" in str(got)
     assert "\x1b" not in str(bytepath.Profile({**got, "made": "\x1b[1m"}))
     assert "file to file on any: mmap-write, 8.50 GiB/s" in str(got)
+    (tmp_path / "profile.json").write_text(json.dumps({**profile, "disturbed": "others worked"}))
+    with pytest.warns(UserWarning, match="others worked; measure again"):
+        assert "others worked" in str(bytepath.tune())
 
 
 def test_copies_go_by_a_profile(profile, tmp_path):

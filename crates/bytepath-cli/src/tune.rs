@@ -112,8 +112,10 @@ fn tell(profile: &Profile, options: &Options, json: Option<Output>) -> anyhow::R
     if let Some(json) = json {
         json.write(text(profile)?.as_bytes())?;
     }
-    if !alone {
-        table::print(profile).context("standard output")?;
+    match profile.doubt() {
+        _ if !alone => table::print(profile).context("standard output")?,
+        Some(doubt) => crate::say(format_args!("{doubt}")),
+        None => {}
     }
     Ok(())
 }
@@ -135,10 +137,7 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let effort = options.effort(if options.quick { Effort::QUICK } else { Effort::DEFAULT });
     let sites = sites(&options.dir, effort)?;
-    let watch = Watch::begin(true);
     let mut profile = measured(&sites, effort)?;
-    let allowed: Vec<usize> = Machine::this().allowed_cpus().iter().collect();
-    let disturbed = watch.end(&allowed);
     profile.keep_other_places(Profile::read(path).ok());
     let kept = output.write(kept(&profile)?.as_bytes());
     // What was measured is told also where it cannot be kept.
@@ -147,20 +146,23 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     told?;
     if !options.json.as_deref().is_some_and(output::is_stdout) {
         use std::io::Write as _;
-        let mut text = format!("\nkept in {}\n", path.display());
-        if disturbed.flagged {
-            let why = disturbed.why;
-            text += &format!(
-                "while this was measured, {why}; measure again when the machine is idle\n"
-            );
-        }
+        let text = format!("\nkept in {}\n", path.display());
         std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
     }
     Ok(())
 }
 
-/// Measures this machine, with files at these sites.
+/// Measures this machine, with files at these sites, and notes what others did meanwhile.
 fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
+    let watch = Watch::begin(true);
+    let profile = figures(sites, effort)?;
+    let allowed: Vec<usize> = Machine::this().allowed_cpus().iter().collect();
+    let disturbance = watch.end(&allowed);
+    let disturbed = disturbance.flagged.then_some(disturbance.why);
+    Ok(Profile { disturbed, ..profile })
+}
+
+fn figures(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let program = crate::this_program()?;
     let mut budget = Budget::new(effort, pairs(sites) + 2);
     let mut profile = tune::begin(Machine::this(), &program, effort);

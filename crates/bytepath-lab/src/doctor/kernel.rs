@@ -1,5 +1,6 @@
 //! The kernel's ways: rings, filters, mitigations, frequencies, idle CPUs, the hypervisor below.
 
+use bytepath::Profile;
 use bytepath::machine::{Ring, Virtualisation};
 use bytepath_report::numbers;
 
@@ -133,7 +134,7 @@ pub(super) fn governor(here: &Here<'_>) -> Examined {
 pub(super) fn wake_ups(here: &Here<'_>) -> Examined {
     let name = "wake-ups";
     let same = here.cost("wake-up by pipe, same-cpu");
-    let across = here.profile.and_then(|profile| {
+    let across = here.measured().and_then(|profile| {
         profile.costs.iter().find(|cost| {
             cost.name.starts_with("wake-up by pipe") && !cost.name.ends_with("same-cpu")
         })
@@ -141,6 +142,9 @@ pub(super) fn wake_ups(here: &Here<'_>) -> Examined {
     if here.machine.allowed_cpus().len() == 1 {
         let found = "no second CPU that this process may use";
         return Examined::good(name, found, "both ends share the one there is");
+    }
+    if let Some(doubt) = here.profile.and_then(Profile::doubt) {
+        return Examined::unknown(name, doubt).by("bytepath tune");
     }
     let (Some(same), Some(across)) = (same, across) else {
         return Examined::unknown(name, "not measured, or not as this machine is now")

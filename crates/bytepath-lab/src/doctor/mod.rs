@@ -93,9 +93,14 @@ impl Here<'_> {
         names
     }
 
+    /// What `tune` measured, unless others disturbed it: no advice comes of such figures.
+    fn measured(&self) -> Option<&Profile> {
+        self.profile.filter(|profile| profile.disturbed.is_none())
+    }
+
     /// A figure that `tune` measured.
     fn cost(&self, name: &str) -> Option<f64> {
-        tune::cost(self.profile?, name).map(|cost| cost.value)
+        tune::cost(self.measured()?, name).map(|cost| cost.value)
     }
 
     /// A change that writes to a file below the root.

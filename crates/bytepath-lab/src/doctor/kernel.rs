@@ -79,12 +79,9 @@ fn mitigations(here: &Here<'_>) -> Examined {
     if all.is_empty() {
         return Examined::unknown(name, "the kernel does not tell (cpu/vulnerabilities)");
     }
-    let dear = ["PTI", "Retpoline", "IBRS", "Clear CPU buffers", "Safe RET", "untrained return"];
     let on: Vec<String> = all
         .iter()
-        .filter(|(_, state)| {
-            state.starts_with("Mitigation") && dear.iter().any(|word| state.contains(word))
-        })
+        .filter(|(_, state)| costs_at_each_call(state))
         .map(|(weakness, _)| weakness.clone())
         .collect();
     if on.is_empty() {
@@ -104,6 +101,22 @@ fn mitigations(here: &Here<'_>) -> Examined {
         "boot option mitigations=off, where nobody runs code that is not trusted; larger chunks and \
          rings need none of it",
     )
+}
+
+/// Whether something of this state, in the words of the kernel's
+/// Documentation/admin-guide/hw-vuln, is done at each system call, switch or indirect branch. IBRS
+/// is, but not what is switched on once (`Enhanced / Automatic IBRS`) or for the firmware alone
+/// (`IBRS_FW`).
+fn costs_at_each_call(state: &str) -> bool {
+    let Some(parts) = state.strip_prefix("Mitigation: ") else { return false };
+    parts.to_ascii_lowercase().split(';').map(str::trim).any(|part| {
+        let whole = ["pti", "ibrs", "ibrs (kernel)", "ibpb", "stuffing"].contains(&part);
+        let dear = ["retpoline", "clear cpu buffers", "safe ret", "untrained return"];
+        let for_guests_alone = part.ends_with(": vm");
+        whole
+            || part.starts_with("bhi: sw loop")
+            || (!for_guests_alone && dear.iter().any(|words| part.contains(words)))
+    })
 }
 
 pub(super) fn governor(here: &Here<'_>) -> Examined {

@@ -284,6 +284,44 @@ mod tests {
     }
 
     #[test]
+    fn only_mitigations_that_cost_at_each_call_are_poor() {
+        let verdict = |state: &str| {
+            let mut facts = Facts::ordinary();
+            facts.kernel.mitigations = vec![("spectre_v2".to_owned(), state.to_owned())];
+            found("mitigations", &[], facts).1.finding.verdict
+        };
+        for state in [
+            "Not affected",
+            "Vulnerable: eIBRS with unprivileged eBPF",
+            "Mitigation: Enhanced / Automatic IBRS; RSB filling; PBRSB-eIBRS: SW sequence; BHI: \
+             BHI_DIS_S",
+            "Mitigation: Enhanced IBRS",
+            "Mitigation: LFENCE; IBPB: conditional; IBRS_FW; STIBP: disabled",
+            "Mitigation: Enhanced / Automatic IBRS; BHI: Vulnerable, KVM: SW loop",
+            "Mitigation: PTE Inversion; VMX: conditional cache flushes, SMT vulnerable",
+            "Mitigation: IBPB on VMEXIT only",
+            "Mitigation: Clear CPU buffers: VM",
+        ] {
+            assert_eq!(verdict(state), Health::Good, "{state}");
+        }
+        for state in [
+            "Mitigation: Retpolines; IBPB: conditional; IBRS_FW; STIBP: disabled; RSB filling",
+            "Mitigation: Full generic retpoline",
+            "Mitigation: IBRS; IBPB: conditional",
+            "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; BHI: SW loop, KVM: SW loop",
+            "Mitigation: Enhanced IBRS + Retpolines",
+            "Mitigation: PTI",
+            "Mitigation: Clear CPU buffers; SMT vulnerable",
+            "Mitigation: Safe RET",
+            "Mitigation: safe RET",
+            "Mitigation: untrained return thunk; SMT disabled",
+            "Mitigation: IBPB",
+        ] {
+            assert_eq!(verdict(state), Health::Poor, "{state}");
+        }
+    }
+
+    #[test]
     fn huge_pages_between_processes_are_tried_whatever_the_setting_says() {
         let huge = bytepath::pages::PageSize::Huge;
         let got = bytepath::pages::SharedMemory::create(2 << 20, huge);

@@ -5,8 +5,45 @@ use bytepath::shell::quoted;
 
 use super::{Examined, Here};
 
-/// File systems whose every access goes through another program or machine.
-const DISTANT: [&str; 8] = ["nfs", "nfs4", "cifs", "smb2", "9p", "fuse", "ceph", "virtiofs"];
+/// File systems whose every access goes through another program or machine, or is agreed on with others.
+const DISTANT: [&str; 24] = [
+    "nfs", "nfs4", "cifs", "smb3", "9p", "fuse", "fuseblk", "ceph", "virtiofs", "lustre", "afs",
+    "coda", "beegfs", "gpfs", "pvfs2", "panfs", "wekafs", "gfs2", "ocfs2", "vboxsf", "vmhgfs",
+    "prl_fs", "ncpfs", "smbfs",
+];
+
+/// File systems that are the kernel's own, on a disk or in the memory of this machine.
+const OWN: [&str; 29] = [
+    "ext2",
+    "ext3",
+    "ext4",
+    "xfs",
+    "btrfs",
+    "f2fs",
+    "bcachefs",
+    "tmpfs",
+    "ramfs",
+    "rootfs",
+    "devtmpfs",
+    "hugetlbfs",
+    "vfat",
+    "msdos",
+    "exfat",
+    "ntfs",
+    "ntfs3",
+    "jfs",
+    "nilfs2",
+    "reiserfs",
+    "hfs",
+    "hfsplus",
+    "udf",
+    "iso9660",
+    "squashfs",
+    "erofs",
+    "ubifs",
+    "jffs2",
+    "zonefs",
+];
 
 pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
     let found = file_system(here.place);
@@ -20,9 +57,8 @@ fn kind(here: &Here<'_>, system: &FileSystem) -> Examined {
     let name = "file-system";
     let place = here.place.display();
     let found = format!("{} at {place}", system.name);
-    let distant =
-        DISTANT.iter().any(|kind| system.name == *kind) || system.name.starts_with("fuse.");
-    if distant {
+    let (kind, _) = system.name.split_once('.').unwrap_or((&system.name, ""));
+    if DISTANT.contains(&kind) {
         let why = "each access goes to another program or machine; chunks of 1 MiB and more, and many \
                    files at once, hide it";
         return Examined::poor(name, found, why)
@@ -33,7 +69,11 @@ fn kind(here: &Here<'_>, system: &FileSystem) -> Examined {
                    the file system below can share its blocks";
         return Examined::poor(name, found, why).by("a volume, or a bind mount, for the data");
     }
-    Examined::good(name, found, "it is the kernel's own, on this machine")
+    if OWN.contains(&kind) {
+        return Examined::good(name, found, "it is the kernel's own, on this machine");
+    }
+    let why = "bytepath does not know where its accesses go";
+    Examined::new(name, bytepath_report::Health::Unknown, found, why)
 }
 
 fn options(system: &FileSystem) -> Examined {
@@ -128,20 +168,47 @@ fn whole(here: &Here<'_>, source: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
+    fn what_goes_to_another_program_or_machine_is_told_from_the_kernels_own() {
+        use bytepath_report::Health;
+        let machine = bytepath::machine::Machine::from_facts(bytepath::machine::Facts::ordinary());
+        let root = Path::new("/");
+        let here = Here { root, machine: &machine, profile: None, place: root };
+        let verdict = |name: &str| kind(&here, &of_kind(name, "rw")).finding.verdict;
+        for (name, wanted) in [
+            ("ext4", Health::Good),
+            ("xfs", Health::Good),
+            ("tmpfs", Health::Good),
+            ("fuseblk", Health::Poor),
+            ("fuse.sshfs", Health::Poor),
+            ("fuseblk.ntfs-3g", Health::Poor),
+            ("smb3", Health::Poor),
+            ("lustre", Health::Poor),
+            ("ocfs2", Health::Poor),
+            ("zfs", Health::Unknown),
+            ("0x1234", Health::Unknown),
+        ] {
+            assert_eq!(verdict(name), wanted, "{name}");
+        }
+    }
+
+    fn of_kind(name: &str, options: &str) -> FileSystem {
+        FileSystem {
+            name: name.to_owned(),
+            magic: 0xef53,
+            mount_point: Some("/mnt/my disk".into()),
+            source: Some("/dev/sda1".to_owned()),
+            options: options.split(',').map(str::to_owned).collect(),
+        }
+    }
+
+    #[test]
     fn what_no_remount_changes_is_mounted_anew_and_a_path_is_one_word() {
-        let setting = |text: &str| {
-            let system = FileSystem {
-                name: "ext4".to_owned(),
-                magic: 0xef53,
-                mount_point: Some("/mnt/my disk".into()),
-                source: Some("/dev/sda1".to_owned()),
-                options: text.split(',').map(str::to_owned).collect(),
-            };
-            options(&system).finding.setting
-        };
+        let setting = |text: &str| options(&of_kind("ext4", text)).finding.setting;
         for (options, wanted) in [
             ("rw,relatime,sync", Some("mount -o remount,async '/mnt/my disk'")),
             (

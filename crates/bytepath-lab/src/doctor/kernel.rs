@@ -197,7 +197,11 @@ fn container(here: &Here<'_>) -> Examined {
     let name = "container";
     let marks = [("run/.containerenv", "podman"), (".dockerenv", "docker")];
     let found = marks.iter().find(|(mark, _)| here.root.join(mark).exists());
-    if let Some((_, name_of)) = found {
+    let namespace = std::fs::read_link(here.root.join("proc/self/ns/pid"));
+    let namespace = namespace.ok().map(|name| name.as_os_str() == INITIAL_PID_NAMESPACE);
+    // An image of a machine that was made from a container's has the mark, too.
+    let is_left_over = namespace == Some(true) && !is_on_overlay(here);
+    if let Some((_, name_of)) = found.filter(|_| !is_left_over) {
         return Examined::new(
             name,
             bytepath_report::Health::Unknown,
@@ -206,18 +210,29 @@ fn container(here: &Here<'_>) -> Examined {
              they are on a volume",
         );
     }
-    match std::fs::read_link(here.root.join("proc/self/ns/pid")) {
-        Ok(namespace) if namespace.as_os_str() == "pid:[4026531836]" => {
-            Examined::good(name, "none", "no namespace and no overlay in between")
-        }
-        Ok(_) => Examined::new(
+    match namespace {
+        Some(true) => Examined::good(name, "none", "no namespace and no overlay in between"),
+        Some(false) => Examined::new(
             name,
             bytepath_report::Health::Unknown,
             "in a PID namespace of its own",
             "its limits are under cgroup-cpu, cgroup-memory and seccomp",
         ),
-        Err(_) => Examined::unknown(name, "/proc/self/ns cannot be read"),
+        None => Examined::unknown(name, "/proc/self/ns cannot be read"),
     }
+}
+
+/// Its number is the same in every kernel (PROC_PID_INIT_INO).
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Whether the root is an overlay: of what is mounted there, the last is seen.
+fn is_on_overlay(here: &Here<'_>) -> bool {
+    let mounts = here.text("proc/self/mounts").unwrap_or_default();
+    let is_overlay_at_root = |line: &str| {
+        let mut words = line.split(' ').skip(1);
+        (words.next() == Some("/")).then(|| words.next() == Some("overlay"))
+    };
+    mounts.lines().rev().find_map(is_overlay_at_root).unwrap_or(false)
 }
 
 /// Time that the hypervisor gave to others, since this machine was started.

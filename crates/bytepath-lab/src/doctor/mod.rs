@@ -322,6 +322,26 @@ mod tests {
     }
 
     #[test]
+    fn the_mark_of_a_container_that_an_image_was_made_from_is_no_container() {
+        let said = |namespace: &str, kind: &str| {
+            let mounts = format!("rootfs / rootfs rw 0 0\n/dev/vda / {kind} rw 0 0\n");
+            let root = told(&[(".dockerenv", ""), ("proc/self/mounts", &mounts)]);
+            fs::create_dir_all(root.path().join("proc/self/ns")).expect("folders");
+            std::os::unix::fs::symlink(namespace, root.path().join("proc/self/ns/pid"))
+                .expect("a link");
+            let (machine, place) = (Machine::from_facts(Facts::ordinary()), root.path());
+            let here = Here { root: place, machine: &machine, profile: None, place };
+            let found = examine(&here).into_iter().find(|one| one.finding.name == "container");
+            found.expect("it is looked at").finding.found
+        };
+        let (initial, other) = ("pid:[4026531836]", "pid:[4026532000]");
+        assert_eq!(said(initial, "ext4"), "none");
+        for (namespace, kind) in [(initial, "overlay"), (other, "ext4"), (other, "overlay")] {
+            assert_eq!(said(namespace, kind), "in a container (docker)", "{namespace} {kind}");
+        }
+    }
+
+    #[test]
     fn huge_pages_between_processes_are_tried_whatever_the_setting_says() {
         let huge = bytepath::pages::PageSize::Huge;
         let got = bytepath::pages::SharedMemory::create(2 << 20, huge);

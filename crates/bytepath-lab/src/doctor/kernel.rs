@@ -131,16 +131,52 @@ pub(super) fn governor(here: &Here<'_>) -> Examined {
             "the processor, or the host of this virtual machine, chooses its frequency itself";
         return Examined::good(name, "none here", why);
     }
-    match governors.iter().find(|name| *name == "powersave") {
+    let slow = governors.iter().find(|name| *name == "powersave");
+    if slow.is_some() && is_followed_by_the_processor(here) {
+        return preference(here, name);
+    }
+    match slow {
         Some(slow) => Examined::poor(
             name,
             slow.clone(),
             "the CPU frequency rises late or not at all; what performance gains is not measured here",
         )
         .by("echo performance | tee /sys/devices/system/cpu/cpufreq/policy*/scaling_governor")
-        .changed_by(super::memory::governor_change(here)),
+        .changed_by(super::memory::policies_change(here, "scaling_governor", "performance")),
         None => Examined::good(name, governors.join(" "), "frequencies follow the work"),
     }
+}
+
+const CPUFREQ: &str = "sys/devices/system/cpu/cpufreq";
+
+/// What the file of this name says in each policy of frequencies.
+fn of_policies(here: &Here<'_>, file: &str) -> Vec<String> {
+    let policies = here.names(CPUFREQ).into_iter().filter(|name| name.starts_with("policy"));
+    policies.filter_map(|policy| here.text(&format!("{CPUFREQ}/{policy}/{file}"))).collect()
+}
+
+/// Whether `powersave` is what these drivers call the governor that follows the work, as they do in
+/// their active modes (Documentation/admin-guide/pm/intel_pstate.rst and amd-pstate.rst).
+fn is_followed_by_the_processor(here: &Here<'_>) -> bool {
+    let drivers = of_policies(here, "scaling_driver");
+    let active = |driver: &String| ["intel_pstate", "amd-pstate-epp"].contains(&driver.as_str());
+    !drivers.is_empty() && drivers.iter().all(active)
+}
+
+/// There the processor is told how far to prefer speed to power.
+fn preference(here: &Here<'_>, name: &str) -> Examined {
+    let file = "energy_performance_preference";
+    let preferences = of_policies(here, file);
+    let Some(preferred) = preferences.iter().find(|preferred| *preferred == "power") else {
+        let mut told = preferences;
+        told.dedup();
+        let found = std::iter::once("powersave".to_owned()).chain(told).collect::<Vec<_>>();
+        return Examined::good(name, found.join(", "), "frequencies follow the work");
+    };
+    let found = format!("powersave, and the processor is to prefer {preferred}");
+    Examined::poor(name, found, "the CPU frequency rises late")
+        .by(format!("echo balance_performance | tee /{CPUFREQ}/policy*/{file}"))
+        .changed_by(super::memory::policies_change(here, file, "balance_performance"))
 }
 
 /// A CPU that sleeps is woken by an interrupt; under a hypervisor, by two detours through it.

@@ -342,6 +342,32 @@ mod tests {
     }
 
     #[test]
+    fn powersave_is_poor_where_it_does_not_follow_the_work() {
+        let said = |driver: &str, preferred: &str| {
+            let of = |file| format!("sys/devices/system/cpu/cpufreq/policy0/{file}");
+            let files = [
+                (of("scaling_governor"), "powersave"),
+                (of("scaling_driver"), driver),
+                (of("energy_performance_preference"), preferred),
+            ];
+            let files: Vec<_> = files.iter().map(|(file, text)| (file.as_str(), *text)).collect();
+            let mut facts = Facts::ordinary();
+            facts.kernel.governors = vec!["powersave".to_owned()];
+            let (_root, one) = found("governor", &files, facts);
+            (one.finding.verdict, one.change.map(|change| change.steps()))
+        };
+        for driver in ["intel_pstate", "amd-pstate-epp"] {
+            assert_eq!(said(driver, "balance_performance"), (Health::Good, None));
+            let steps = Some("power to balance_performance".to_owned());
+            assert_eq!(said(driver, "power"), (Health::Poor, steps));
+        }
+        for driver in ["acpi-cpufreq", "intel_cpufreq", "amd-pstate"] {
+            let steps = Some("powersave to performance".to_owned());
+            assert_eq!(said(driver, ""), (Health::Poor, steps));
+        }
+    }
+
+    #[test]
     fn huge_pages_between_processes_are_tried_whatever_the_setting_says() {
         let huge = bytepath::pages::PageSize::Huge;
         let got = bytepath::pages::SharedMemory::create(2 << 20, huge);

@@ -5,7 +5,7 @@ use bytepath::shell::quoted;
 
 use super::{Examined, Here};
 
-/// File systems whose every access goes through another program or machine, or is agreed on with others.
+/// File systems whose every access goes through another program or machine, or waits for its word.
 const DISTANT: [&str; 24] = [
     "nfs", "nfs4", "cifs", "smb3", "9p", "fuse", "fuseblk", "ceph", "virtiofs", "lustre", "afs",
     "coda", "beegfs", "gpfs", "pvfs2", "panfs", "wekafs", "gfs2", "ocfs2", "vboxsf", "vmhgfs",
@@ -49,7 +49,7 @@ pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
     let found = file_system(here.place);
     match &found {
         Err(error) => vec![Examined::unknown("file-system", error.to_string())],
-        Ok(system) => vec![kind(here, system), options(system), device(here, system)],
+        Ok(system) => vec![kind(here, system), options(here, system), device(here, system)],
     }
 }
 
@@ -76,7 +76,7 @@ fn kind(here: &Here<'_>, system: &FileSystem) -> Examined {
     Examined::new(name, bytepath_report::Health::Unknown, found, why)
 }
 
-fn options(system: &FileSystem) -> Examined {
+fn options(here: &Here<'_>, system: &FileSystem) -> Examined {
     let name = "mount-options";
     let at = system.mount_point.as_ref().map(|at| at.display().to_string());
     let Some(at) = at else {
@@ -95,8 +95,12 @@ fn options(system: &FileSystem) -> Examined {
     let setting = match *better {
         // The kernel refuses to change them while it is mounted.
         None => format!("unmount {at} and mount it without {option} (see /etc/fstab)"),
+        // sd_booted(3): where systemd runs, it has this folder.
+        Some("nodiscard") if here.root.join("run/systemd/system").is_dir() => {
+            format!("systemctl enable --now fstrim.timer && mount -o remount,nodiscard {at}")
+        }
         Some("nodiscard") => {
-            format!("mount -o remount,nodiscard {at} && systemctl enable --now fstrim.timer")
+            format!("mount -o remount,nodiscard {at}, and fstrim {at} once a week")
         }
         Some(better) => format!("mount -o remount,{better} {at}"),
     };
@@ -111,7 +115,7 @@ const SLOW_OPTIONS: [(&str, &str, Option<&str>); 6] = [
     ("data=journal", "file contents are written twice", None),
     (
         "discard",
-        "freed blocks are told to the device at once, and removing waits for that",
+        "the device is told of freed blocks while it also reads and writes",
         Some("nodiscard"),
     ),
     ("nobarrier", "fast, and a power cut may lose what was said to be safe", Some("barrier")),
@@ -208,7 +212,22 @@ mod tests {
 
     #[test]
     fn what_no_remount_changes_is_mounted_anew_and_a_path_is_one_word() {
-        let setting = |text: &str| options(&of_kind("ext4", text)).finding.setting;
+        let (plain, systemd) = (tempfile::tempdir(), tempfile::tempdir());
+        let (plain, systemd) = (plain.expect("a folder"), systemd.expect("a folder"));
+        std::fs::create_dir_all(systemd.path().join("run/systemd/system")).expect("folders");
+        let machine = bytepath::machine::Machine::from_facts(bytepath::machine::Facts::ordinary());
+        let setting_at = |root: &Path, text: &str| {
+            let here = Here { root, machine: &machine, profile: None, place: root };
+            options(&here, &of_kind("ext4", text)).finding.setting
+        };
+        // Nothing is left out where the timer cannot be had.
+        assert_eq!(
+            setting_at(systemd.path(), "rw,relatime,discard").as_deref(),
+            Some(
+                "systemctl enable --now fstrim.timer && mount -o remount,nodiscard '/mnt/my disk'"
+            )
+        );
+        let setting = |text: &str| setting_at(plain.path(), text);
         for (options, wanted) in [
             ("rw,relatime,sync", Some("mount -o remount,async '/mnt/my disk'")),
             (
@@ -218,6 +237,13 @@ mod tests {
             (
                 "rw,relatime,data=journal",
                 Some("unmount '/mnt/my disk' and mount it without data=journal (see /etc/fstab)"),
+            ),
+            (
+                "rw,relatime,discard",
+                Some(
+                    "mount -o remount,nodiscard '/mnt/my disk', and fstrim '/mnt/my disk' once a \
+                     week",
+                ),
             ),
             ("rw", Some("mount -o remount,relatime '/mnt/my disk'")),
             ("rw,noatime", None),

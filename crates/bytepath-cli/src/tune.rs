@@ -25,6 +25,9 @@ use crate::{values, wrong_usage};
 /// the planner to look at the profile.
 const CHECK: Effort = Effort { rounds: Rounds::Exactly(10), bytes: 256 << 20, ..Effort::DEFAULT };
 
+/// The fewest that give an interval.
+const CHECK_BLOCKS_MIN: u32 = 3;
+
 /// Measure this machine once (30 s), so that every mover can choose by it
 ///
 /// What is measured holds for this kernel release, processor, hypervisor and set of allowed CPUs: after
@@ -38,7 +41,7 @@ pub(crate) struct Options {
     /// Measure files in this directory, and so on its file system; may be given more than once
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: Vec<PathBuf>,
-    /// Rounds in which every choice is measured once
+    /// Rounds in which every choice is measured once; with --check at least 3
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     blocks: Option<u32>,
     /// Bytes moved by each sample of a pair, or more where the source has no end and they would
@@ -55,7 +58,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["quick", "check", "blocks", "bytes", "dir"])]
     show: bool,
     /// Run the planner's choice beside every fixed one, and fail if it is more than 5% behind
-    #[arg(long, conflicts_with = "quick")]
+    #[arg(long, conflicts_with_all = ["quick", "json"])]
     check: bool,
 }
 
@@ -79,6 +82,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     };
     if options.show {
         return show(&path, options);
+    }
+    if let (true, Some(blocks @ ..CHECK_BLOCKS_MIN)) = (options.check, options.blocks) {
+        return Err(wrong_usage(format!(
+            "--check --blocks {blocks}: fewer than {CHECK_BLOCKS_MIN} blocks give no interval to \
+             judge by"
+        )));
     }
     bench::undo_left();
     interrupt::ended(|| match options.check {
@@ -300,7 +309,7 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let path = std::path::absolute(path)?;
     let spin = tune::spin_budget(&profile.costs);
     let mut budget = Budget::new(effort, pairs(&sites));
-    let mut behind = 0;
+    let (mut behind, mut untold) = (0, 0);
     let told = |line: std::io::Result<()>| crate::printed(line.context("standard output"));
     told(table::regret_head())?;
     for (index, site) in sites.iter().enumerate() {
@@ -319,8 +328,9 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
                 looks.push(look()?);
                 found = Regret::of(&looks);
             }
-            let lost = found.as_ref().is_none_or(Regret::is_too_large);
+            let lost = found.as_ref().is_some_and(Regret::is_too_large);
             behind += usize::from(lost);
+            untold += usize::from(found.is_none());
             let verdict = if lost { "  TOO FAR BEHIND" } else { "" };
             told(table::regret(pair, found.as_ref(), verdict))?;
         }
@@ -330,6 +340,12 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
             "the planner is more than {:.0}% behind the best fixed choice on {behind} pairs; run \
              {again} again, on a quiet machine",
             tune::MARGIN * 100.0
+        );
+    }
+    if untold > 0 {
+        bail!(
+            "the planner could not be compared on {untold} pairs: its choice could not run, or no \
+             other; run {again} again"
         );
     }
     Ok(())

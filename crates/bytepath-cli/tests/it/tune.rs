@@ -303,6 +303,11 @@ fn bad_profiles_and_places_are_refused_with_the_remedy() {
     run(&mut bytepath(&words)).refused(1, &["cannot make a file", "--dir"]);
     run(&mut bytepath(&["tune", "--show", "--check"])).refused(2, &["--show"]);
     run(&mut bytepath(&["tune", "--blocks", "0"])).refused(2, &["--blocks"]);
+    let check = |more: &[&str]| run(&mut bytepath(&[&["tune", "--check"], more].concat()));
+    check(&["--blocks", "2"]).refused(2, &["--check --blocks 2", "no interval"]);
+    let json = name("check.json");
+    check(&["--json", &json]).refused(2, &["--check", "--json"]);
+    assert!(!Path::new(&json).exists());
 }
 
 #[test]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import unicodedata
+import warnings
 from collections.abc import Iterable
 from typing import Any, Union
 
@@ -20,9 +21,15 @@ class Profile(dict[str, Any]):
     def __str__(self) -> str:
         costs = [f"{cost['name']}: {cost['value']:.4g} {cost['unit']}" for cost in self["costs"]]
         pairs = [f"{pair['source']} to {pair['sink']}{_best(pair)}" for pair in self["pairs"]]
-        lines = [f"measured {self['made']}", *costs, *pairs]
+        lines = [f"measured {self['made']}", *_doubt(self), *costs, *pairs]
         # A file from somewhere else must not command the terminal.
         return "\n".join("".join("\ufffd" if unicodedata.category(c) == "Cc" else c for c in line) for line in lines)
+
+
+def _doubt(profile: Profile) -> list[str]:
+    """What to do about figures that others disturbed; nothing where nobody did."""
+    why = profile.get("disturbed")
+    return [f"while this was measured, {why}; measure again when the machine is idle"] if why else []
 
 
 def _best(pair: dict[str, Any]) -> str:
@@ -47,7 +54,7 @@ def tune(
     `directories`: measure files in these, and so on their file systems; the current one unless given.
     `blocks`: rounds in which every choice is measured once. `bytes`: moved by each sample.
     `profile`: where to keep it, instead of the usual place. `show`: how it goes on is told on standard
-    error.
+    error. Warns where other processes used so much that the figures may be far off.
     """
     arguments: list[Any] = ["tune", "--json", "-"]
     if quick:
@@ -62,4 +69,7 @@ def tune(
         arguments += ["--bytes", str(bytes)]
     if profile is not None:
         arguments += ["--profile", os.fspath(profile)]
-    return Profile(json.loads(checked(arguments, show=show)))
+    made = Profile(json.loads(checked(arguments, show=show)))
+    for doubt in _doubt(made):
+        warnings.warn(doubt, stacklevel=2)
+    return made

@@ -195,6 +195,9 @@ def test_a_profile_is_what_the_command_measured(profile, tmp_path, monkeypatch):
     assert "file to file on any: splice, 7.90 GiB/s" in str(got)
     got["pairs"][0]["choices"].clear()
     assert "file to file on any\n" in f"{got}\n"
+    (tmp_path / "profile.json").write_text(json.dumps({**profile, "disturbed": "others worked"}))
+    with pytest.warns(UserWarning, match="others worked; measure again"):
+        assert "others worked" in str(bytepath.tune())
 
 
 def test_copies_go_by_a_profile(profile, tmp_path):

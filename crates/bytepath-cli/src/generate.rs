@@ -239,24 +239,19 @@ fn generate(mut source: Source, limit: Limit, how: &How) -> anyhow::Result<()> {
     let stdout = std::io::stdout();
     let sink = Endpoint::sink(stdout.as_fd())?;
     let asked = how.asked(&sink, source.used_for())?;
-    let why = asked.is_none().then(|| how.profile()).transpose()?;
+    let profile = asked.is_none().then(|| how.profile()).transpose()?;
     // The profile is of the CPUs that were allowed before.
     if let Some(cpu) = how.cpu {
         pin_this_thread(cpu)?.keep();
     }
     let mut sender = Sender::new(&sink, &mut source, limit);
     how.metrics.begin_and_heed_signals("gen", sender.figures());
-    let (profile, no_profile) = match why {
-        Some(Ok(profile)) => (Some(profile), None),
-        Some(Err(why)) => (None, Some(why)),
-        None => (None, None),
-    };
     let went = match asked {
         Some(ranked) => sender.by(ranked),
-        None => sender.by_best(profile.as_ref()),
+        None => sender.by_best(profile.as_ref().and_then(|found| found.as_ref().ok())),
     };
     if how.explain_plan {
-        sender.explain(no_profile);
+        sender.explain(profile.as_ref());
     }
     if let Some(json) = json {
         ends::save(&sender.report(), "outlet", Some(json))?;

@@ -318,6 +318,11 @@ fn explain(work: &Work, options: &Options, allowed: &CpuList, size: &PipeSize) {
             "  by the profile, stages that only copy move {gives:.1} times as much on one CPU as on two"
         )),
         (false, Err(why), _) => crate::say(format_args!("  {why}")),
+        (false, Ok(profile), None) => {
+            if let Some(doubt) = profile.doubt() {
+                crate::say(format_args!("  the profile has no say: {doubt}"));
+            }
+        }
         _ => {}
     }
 }
@@ -449,8 +454,12 @@ fn placer(allowed: &CpuList) -> Placer {
     Placer::new(told::neighbours(allowed), profile.as_ref().and_then(together_gives))
 }
 
-/// What two ends of a pipe moved on one CPU, for each byte that they moved on two.
+/// What two ends of a pipe moved on one CPU, for each byte that they moved on two. Where others had
+/// the CPUs meanwhile, nobody knows.
 fn together_gives(profile: &Profile) -> Option<f64> {
+    if profile.disturbed.is_some() {
+        return None;
+    }
     let of_copying = |cost: &&Cost| {
         cost.name.starts_with("write and read, pipe of 1M, ") && cost.name.ends_with(", block")
     };

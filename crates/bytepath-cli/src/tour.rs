@@ -157,6 +157,9 @@ fn tuned(out: &mut impl std::io::Write, style: table::Style) -> anyhow::Result<O
         Ok((profile, path)) => {
             let made = format!("The profile {}, measured {}.", path.display(), profile.made);
             write!(out, "{}", table::paragraph(&made, style))?;
+            if let Some(doubt) = profile.doubt() {
+                write!(out, "{}", table::paragraph(&format!("{doubt}."), style))?;
+            }
             write!(out, "{}", crate::tune::table::choices(&profile))?;
             return Ok(Some(path));
         }

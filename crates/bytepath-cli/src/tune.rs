@@ -25,6 +25,9 @@ use crate::{values, wrong_usage};
 /// the planner to look at the profile.
 const CHECK: Effort = Effort { rounds: Rounds::Exactly(10), bytes: 256 << 20, ..Effort::DEFAULT };
 
+/// The fewest that give an interval.
+const CHECK_BLOCKS_MIN: u32 = 3;
+
 /// Measure this machine once (30 s), so that every mover can choose by it
 ///
 /// What is measured holds for this kernel release, processor, hypervisor and set of allowed CPUs: after
@@ -38,7 +41,7 @@ pub(crate) struct Options {
     /// Measure files in this directory, and so on its file system; may be given more than once
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: Vec<PathBuf>,
-    /// Rounds in which every choice is measured once
+    /// Rounds in which every choice is measured once; with --check at least 3
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     blocks: Option<u32>,
     /// Bytes moved by each sample of a pair, or more where the source has no end and they would
@@ -55,7 +58,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["quick", "check", "blocks", "bytes", "dir"])]
     show: bool,
     /// Run the planner's choice beside every fixed one, and fail if it is more than 5% behind
-    #[arg(long, conflicts_with = "quick")]
+    #[arg(long, conflicts_with_all = ["quick", "json"])]
     check: bool,
 }
 
@@ -79,6 +82,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     };
     if options.show {
         return show(&path, options);
+    }
+    if let (true, Some(blocks @ ..CHECK_BLOCKS_MIN)) = (options.check, options.blocks) {
+        return Err(wrong_usage(format!(
+            "--check --blocks {blocks}: fewer than {CHECK_BLOCKS_MIN} blocks give no interval to \
+             judge by"
+        )));
     }
     bench::undo_left();
     interrupt::ended(|| match options.check {
@@ -112,8 +121,10 @@ fn tell(profile: &Profile, options: &Options, json: Option<Output>) -> anyhow::R
     if let Some(json) = json {
         json.write(text(profile)?.as_bytes())?;
     }
-    if !alone {
-        table::print(profile).context("standard output")?;
+    match profile.doubt() {
+        _ if !alone => table::print(profile).context("standard output")?,
+        Some(doubt) => crate::say(format_args!("{doubt}")),
+        None => {}
     }
     Ok(())
 }
@@ -135,10 +146,7 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let effort = options.effort(if options.quick { Effort::QUICK } else { Effort::DEFAULT });
     let sites = sites(&options.dir, effort)?;
-    let watch = Watch::begin(true);
     let mut profile = measured(&sites, effort)?;
-    let allowed: Vec<usize> = Machine::this().allowed_cpus().iter().collect();
-    let disturbed = watch.end(&allowed);
     profile.keep_other_places(Profile::read(path).ok());
     let kept = output.write(kept(&profile)?.as_bytes());
     // What was measured is told also where it cannot be kept.
@@ -147,20 +155,23 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     told?;
     if !options.json.as_deref().is_some_and(output::is_stdout) {
         use std::io::Write as _;
-        let mut text = format!("\nkept in {}\n", path.display());
-        if disturbed.flagged {
-            let why = disturbed.why;
-            text += &format!(
-                "while this was measured, {why}; measure again when the machine is idle\n"
-            );
-        }
+        let text = format!("\nkept in {}\n", path.display());
         std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
     }
     Ok(())
 }
 
-/// Measures this machine, with files at these sites.
+/// Measures this machine, with files at these sites, and notes what others did meanwhile.
 fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
+    let watch = Watch::begin(true);
+    let profile = figures(sites, effort)?;
+    let allowed: Vec<usize> = Machine::this().allowed_cpus().iter().collect();
+    let disturbance = watch.end(&allowed);
+    let disturbed = disturbance.flagged.then_some(disturbance.why);
+    Ok(Profile { disturbed, ..profile })
+}
+
+fn figures(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let program = crate::this_program()?;
     let mut budget = Budget::new(effort, pairs(sites) + 2);
     let mut profile = tune::begin(Machine::this(), &program, effort);
@@ -298,7 +309,7 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let path = std::path::absolute(path)?;
     let spin = tune::spin_budget(&profile.costs);
     let mut budget = Budget::new(effort, pairs(&sites));
-    let mut behind = 0;
+    let (mut behind, mut untold) = (0, 0);
     let told = |line: std::io::Result<()>| crate::printed(line.context("standard output"));
     told(table::regret_head())?;
     for (index, site) in sites.iter().enumerate() {
@@ -317,8 +328,9 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
                 looks.push(look()?);
                 found = Regret::of(&looks);
             }
-            let lost = found.as_ref().is_none_or(Regret::is_too_large);
+            let lost = found.as_ref().is_some_and(Regret::is_too_large);
             behind += usize::from(lost);
+            untold += usize::from(found.is_none());
             let verdict = if lost { "  TOO FAR BEHIND" } else { "" };
             told(table::regret(pair, found.as_ref(), verdict))?;
         }
@@ -328,6 +340,12 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
             "the planner is more than {:.0}% behind the best fixed choice on {behind} pairs; run \
              {again} again, on a quiet machine",
             tune::MARGIN * 100.0
+        );
+    }
+    if untold > 0 {
+        bail!(
+            "the planner could not be compared on {untold} pairs: its choice could not run, or no \
+             other; run {again} again"
         );
     }
     Ok(())

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 
 use crate::machine::Machine;
 use crate::plan::{Basis, PlanError};
-use crate::profile::{End, ProfileError};
+use crate::profile::{self, End, ProfileError};
 use crate::{Endpoint, Job, Kind, Knobs, Moved, Pipes, Plan, Profile, TransferError};
 pub use carrying::{Carrying, Clock};
 use watch::{Advice, Trying, Watch, Window};
@@ -163,7 +163,7 @@ pub struct Planning<'o> {
     began: Instant,
     /// How long it took, once that is known.
     took: Option<Duration>,
-    /// Why the profile has no say.
+    /// Why the profile has no say, or what disturbed it.
     why: Option<String>,
     /// What was changed on the way, for people.
     changes: Vec<String>,
@@ -314,7 +314,7 @@ impl Planning<'_> {
                 };
                 Some(format!("the profile has no figures for {what}"))
             }
-            Ok(_) => None,
+            Ok(profile) => profile.disturbed.clone(),
             Err(why) => Some(why),
         };
         self.take(plan);
@@ -410,7 +410,7 @@ impl Planning<'_> {
     pub fn reason(&self) -> String {
         match (self.plan.basis(), &self.why) {
             (Basis::Asked, _) => "the route that was asked for".to_owned(),
-            (Basis::Profile, _) => "by what was measured on this machine".to_owned(),
+            (Basis::Profile, disturbed) => profile::told_basis(disturbed.as_deref()),
             (Basis::Rules, Some(why)) => format!("by rules; {why}"),
             (Basis::Rules, None) => {
                 "by rules; the job was too small to look at the profile".to_owned()

@@ -67,6 +67,9 @@ pub struct Profile {
     pub bytepath: String,
     /// What the figures are true of.
     pub machine: MachineKey,
+    /// What others did meanwhile, where it was so much that the figures may be far off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<String>,
     /// What single operations cost.
     #[serde(default)]
     pub costs: Vec<Cost>,
@@ -524,6 +527,9 @@ impl Profile {
                 return Err(format!("{:?} has knobs out of bounds", measured.choice.route));
             }
         }
+        if self.disturbed.iter().flat_map(|why| why.chars()).any(char::is_control) {
+            return Err("what disturbed it is no line of text".into());
+        }
         if let Some(sent) = self.outlets.iter().find(|sent| !sent.is_sound()) {
             return Err(format!(
                 "the outlet {:?} has no sound figure or setting",
@@ -531,6 +537,17 @@ impl Profile {
             ));
         }
         Ok(())
+    }
+
+    /// What a plan by its figures goes by, for people.
+    pub fn basis(&self) -> String {
+        told_basis(self.disturbed.as_deref())
+    }
+
+    /// What to do about figures that others disturbed, for people; `None` where nobody did.
+    pub fn doubt(&self) -> Option<String> {
+        let why = self.disturbed.as_ref()?;
+        Some(format!("while this was measured, {why}; measure again when the machine is idle"))
     }
 
     /// Takes over what an older profile of the same machine has of file systems that this one has
@@ -644,6 +661,8 @@ struct Folded<'t> {
     made: String,
     bytepath: String,
     machine: MachineKey,
+    #[serde(default)]
+    disturbed: Option<String>,
     #[serde(borrow)]
     pairs: Vec<FoldedPair<'t>>,
 }
@@ -660,7 +679,8 @@ struct FoldedPair<'t> {
 impl Folded<'_> {
     /// With the pairs of these ends alone.
     fn unfolded(text: &str, ends: Option<(End, End)>) -> serde_json::Result<Profile> {
-        let Folded { schema, made, bytepath, machine, pairs } = serde_json::from_str(text)?;
+        let Folded { schema, made, bytepath, machine, disturbed, pairs } =
+            serde_json::from_str(text)?;
         let pairs = pairs.into_iter().filter(|pair| Some((pair.source, pair.sink)) == ends);
         let unfolded = |FoldedPair { source, sink, place, choices }: FoldedPair<'_>| {
             let choices = serde_json::from_str(choices.get())?;
@@ -668,7 +688,18 @@ impl Folded<'_> {
         };
         let pairs = pairs.map(unfolded).collect::<serde_json::Result<_>>()?;
         let (costs, outlets) = (Vec::new(), Vec::new());
-        Ok(Profile { schema, made, bytepath, machine, costs, outlets, pairs })
+        Ok(Profile { schema, made, bytepath, machine, disturbed, costs, outlets, pairs })
+    }
+}
+
+/// What a plan by the figures of a profile goes by, for people; `disturbed` is the profile's.
+pub(crate) fn told_basis(disturbed: Option<&str>) -> String {
+    let measured = "by what was measured on this machine";
+    match disturbed {
+        None => measured.to_owned(),
+        Some(why) => {
+            format!("{measured}, while {why}: measure again when it is idle (bytepath tune)")
+        }
     }
 }
 
@@ -748,6 +779,7 @@ pub(crate) mod tests {
             made: "2026-01-01T00:00:00Z".into(),
             bytepath: "0.1.0".into(),
             machine: MachineKey::of(&Machine::from_facts(Facts::ordinary())),
+            disturbed: None,
             costs: vec![Cost { name: "system call".into(), unit: "ns".into(), value: 100.0 }],
             outlets: Vec::new(),
             pairs,
@@ -862,8 +894,28 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_disturbed_it_is_one_line_and_older_profiles_do_not_say() {
+        let read = |disturbed: Option<&str>| {
+            let mut value = serde_json::to_value(sound()).expect("JSON");
+            assert!(value.get("disturbed").is_none());
+            if let Some(why) = disturbed {
+                value["disturbed"] = why.into();
+            }
+            Profile::read(written(value.to_string().as_bytes()).path())
+        };
+        let quiet = read(None).expect("sound");
+        assert_eq!((quiet.doubt(), quiet.basis().contains("again")), (None, false));
+        let busy = read(Some("others worked")).expect("sound");
+        for told in [busy.doubt().expect("it says so"), busy.basis()] {
+            assert!(told.contains("others worked") && told.contains("again"), "{told}");
+        }
+        assert!(read(Some("\u{1b}[1m")).is_err());
+    }
+
+    #[test]
     fn between_two_ends_their_pairs_are_read_alone() {
         let mut all = sound();
+        all.disturbed = Some("other processes used 76 % of the CPU time".into());
         let (source, sink) = (all.pairs[0].source, all.pairs[0].sink);
         let other = [End::File, End::Socket].into_iter().find(|end| *end != source);
         all.pairs.push(Pair { source: other.expect("one of them"), ..all.pairs[0].clone() });

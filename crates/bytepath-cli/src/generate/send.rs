@@ -169,17 +169,17 @@ impl<'a> Sender<'a> {
     }
 
     /// Says on standard error which outlet was chosen, why, and what came.
-    pub(super) fn explain(&self, no_profile: Option<String>) {
+    pub(super) fn explain(&self, profile: Option<&Result<Profile, String>>) {
         match &self.ranked {
             None => say(format_args!(
                 "plan: so few bytes go by write, before anything is chosen or made larger"
             )),
             Some(ranked) => {
-                let basis = match (ranked.basis, no_profile) {
+                let basis = match (ranked.basis, profile) {
                     (Basis::Asked, _) => "the outlet that was asked for".to_owned(),
-                    (Basis::Profile, _) => "by what was measured on this machine".to_owned(),
-                    (Basis::Rules, Some(why)) => format!("by rules; {why}"),
-                    (Basis::Rules, None) => {
+                    (Basis::Profile, Some(Ok(profile))) => profile.basis(),
+                    (_, Some(Err(why))) => format!("by rules; {why}"),
+                    _ => {
                         format!("by rules; nothing was measured for a {}", self.sink.kind())
                     }
                 };

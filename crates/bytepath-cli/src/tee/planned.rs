@@ -14,8 +14,8 @@ use crate::planning::{named_profile, usual_profile};
 pub(super) struct Planned {
     named: Option<Profile>,
     pipes: Pipes,
-    /// Why the profile had no say, once it was looked for.
-    without: OnceLock<Option<String>>,
+    /// What the plan goes by, once a profile was looked for.
+    basis: OnceLock<String>,
 }
 
 impl Planned {
@@ -23,7 +23,7 @@ impl Planned {
     /// The profile that was named cannot be used, in words.
     pub(super) fn by(named: Option<&Path>, pipes: Pipes) -> Result<Planned, String> {
         let named = named.map(named_profile).transpose().map_err(|error| error.to_string())?;
-        Ok(Planned { named, pipes, without: OnceLock::new() })
+        Ok(Planned { named, pipes, basis: OnceLock::new() })
     }
 
     /// The plan from `source` to `sinks`.
@@ -32,24 +32,21 @@ impl Planned {
             Some(profile) => Ok(Cow::Borrowed(profile)),
             None => usual_profile().map(Cow::Owned),
         };
-        let (plan, why) = match profile {
+        let (plan, basis) = match profile {
             Ok(profile) => match FanOutPlan::by_profile(&profile, source, sinks, self.pipes) {
-                plan if plan.is_measured() => (plan, None),
-                plan => (plan, Some("the profile has no figures for these ends".into())),
+                plan if plan.is_measured() => (plan, profile.basis()),
+                plan => (plan, "by rules; the profile has no figures for these ends".into()),
             },
-            Err(why) => (FanOutPlan::by_rules(), Some(why)),
+            Err(why) => (FanOutPlan::by_rules(), format!("by rules; {why}")),
         };
-        // Asked for once; if it were twice, the first reason would do.
-        let _ = self.without.set(why);
+        // Asked for once; if it were twice, the first would do.
+        let _ = self.basis.set(basis);
         plan
     }
 
     /// What the plan goes by.
-    pub(super) fn basis(&self) -> String {
-        match self.without.get() {
-            None => "by rules; the job was too small to look at the profile".into(),
-            Some(Some(why)) => format!("by rules; {why}"),
-            Some(None) => "by what was measured on this machine".into(),
-        }
+    pub(super) fn basis(&self) -> &str {
+        let unseen = "by rules; the job was too small to look at the profile";
+        self.basis.get().map_or(unseen, String::as_str)
     }
 }

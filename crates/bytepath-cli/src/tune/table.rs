@@ -31,6 +31,9 @@ pub(super) fn print(profile: &Profile) -> io::Result<()> {
     for hint in hints(Machine::this(), profile) {
         text += &format!("{hint}\n");
     }
+    if let Some(doubt) = profile.doubt() {
+        text += &format!("\n{doubt}\n");
+    }
     io::stdout().lock().write_all(printable(&text).as_bytes())
 }
 

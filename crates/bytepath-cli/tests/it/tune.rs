@@ -115,15 +115,83 @@ fn what_there_is_no_memory_to_measure_is_left_out() {
 fn a_profile_is_shown_again_without_measuring() {
     let folder = tempfile::tempdir().expect("a folder");
     let profile = folder.path().join("profile.json");
-    let measured = tuned(&profile, folder.path(), &["--json", "-"]).well();
+    // Where others have the CPUs, standard error tells.
+    let measured = tuned(&profile, folder.path(), &["--json", "-"]);
+    assert!(measured.status.success(), "{measured:?}");
     assert_eq!(measured.json(), json(&profile), "standard output holds the profile alone");
     let before = std::fs::read(&profile).expect("it is there");
     let words = ["tune", "--show", "--profile", text(&profile)];
     let shown = run(&mut bytepath(&words)).well();
     assert!(PAIRS.iter().all(|pair| shown.stdout.contains(pair)), "{}", shown.stdout);
-    let again = run(&mut bytepath(&[&words[..], &["--json", "-"]].concat())).well();
+    let again = run(&mut bytepath(&[&words[..], &["--json", "-"]].concat()));
     assert_eq!(again.json(), measured.json());
     assert_eq!(std::fs::read(&profile).expect("it is there"), before);
+}
+
+#[test]
+fn what_others_disturbed_is_noted() {
+    let cpu = Machine::this().allowed_cpus().iter().next().expect("it has one").to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = format!(
+        "cd {}; timeout 300 taskset -c {cpu} sh -c 'while :; do :; done' & \
+         taskset -c {cpu} $bytepath tune --profile p --json - {}; kill $!",
+        text(folder.path()),
+        SHORT.join(" ")
+    );
+    let done = shell(&line);
+    let why = json(&folder.path().join("p"))["disturbed"].as_str().expect("it says so").to_owned();
+    assert!(why.contains("of the CPU time"), "{why}");
+    let told = format!("while this was measured, {why}; measure again when the machine is idle");
+    assert!(done.stderr.contains(&told), "{done:?}");
+}
+
+#[test]
+fn no_advice_comes_of_what_others_disturbed_and_whoever_goes_by_it_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let choice = json!({
+        "route": "splice", "gib_per_s": 7.0, "ci95": null,
+        "overall_gib_per_s": 7.0, "cpu_s_per_gib": 0.1,
+    });
+    let cost = |name: &str, value: f64| json!({ "name": name, "unit": "ns", "value": value });
+    let profile = json!({
+        "schema": "bytepath.profile/1", "made": "now", "bytepath": "0.1.0",
+        "machine": MachineKey::of(Machine::this()), "disturbed": "others worked",
+        "costs": [
+            cost("wake-up by pipe, same-cpu", 3e3), cost("wake-up by pipe, cross-cpu", 121.9e3),
+            cost("write and read, pipe of 1M, same-cpu, block", 9.0),
+            cost("write and read, pipe of 1M, cross-cpu, block", 1.0),
+        ],
+        "pairs": [{ "source": "pipe", "sink": "pipe", "choices": [choice] }],
+    });
+    std::fs::create_dir(folder.path().join("bytepath")).expect("a folder");
+    let path = folder.path().join("bytepath/profile.json");
+    std::fs::write(&path, profile.to_string()).expect("written");
+    let at = format!("cd {}; export XDG_STATE_HOME=$PWD", text(folder.path()));
+    let doubt = "while this was measured, others worked; measure again when the machine is idle";
+    let shown = shell(&format!("{at}; $bytepath tune --show")).well();
+    assert!(shown.stdout.contains(doubt) && !shown.stdout.contains("idle=poll"), "{shown:?}");
+    let shown = shell(&format!("{at}; $bytepath tune --show --json -"));
+    assert!(shown.stderr.contains(doubt), "{shown:?}");
+    for mover in ["cat", "tee"] {
+        let line = format!(
+            "{at}; head -c 8M /dev/zero | \
+             $bytepath {mover} --profile bytepath/profile.json --explain-plan | wc -c"
+        );
+        let moved = shell(&line);
+        let words = "by what was measured on this machine, while others worked: measure again";
+        assert!(moved.stdout == "8388608\n" && moved.stderr.contains(words), "{moved:?}");
+    }
+    if Machine::this().allowed_cpus().len() == 1 {
+        println!("skipped: with one CPU nothing is measured of a second");
+        return;
+    }
+    let found = shell(&format!("{at}; $bytepath doctor --json -")).json();
+    let findings = found["findings"].as_array().expect("findings");
+    let one = findings.iter().find(|one| one["name"] == "wake-ups").expect("it is looked at");
+    assert_eq!((&one["verdict"], &one["why"]), (&"unknown".into(), &doubt.into()));
+    assert_eq!(one["setting"], "bytepath tune");
+    let ran = shell(&format!("{at}; $bytepath run --explain-plan 'echo a | cat'"));
+    assert!(ran.stderr.contains(doubt) && !ran.stderr.contains("times as much"), "{ran:?}");
 }
 
 #[test]
@@ -260,6 +328,11 @@ fn bad_profiles_and_places_are_refused_with_the_remedy() {
     run(&mut bytepath(&words)).refused(1, &["cannot make a file", "--dir"]);
     run(&mut bytepath(&["tune", "--show", "--check"])).refused(2, &["--show"]);
     run(&mut bytepath(&["tune", "--blocks", "0"])).refused(2, &["--blocks"]);
+    let check = |more: &[&str]| run(&mut bytepath(&[&["tune", "--check"], more].concat()));
+    check(&["--blocks", "2"]).refused(2, &["--check --blocks 2", "no interval"]);
+    let json = name("check.json");
+    check(&["--json", &json]).refused(2, &["--check", "--json"]);
+    assert!(!Path::new(&json).exists());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The kernel's ways: rings, filters, mitigations, frequencies, idle CPUs, the hypervisor below.
 
+use bytepath::Profile;
 use bytepath::machine::{Ring, Virtualisation};
 use bytepath_report::numbers;
 
@@ -78,12 +79,9 @@ fn mitigations(here: &Here<'_>) -> Examined {
     if all.is_empty() {
         return Examined::unknown(name, "the kernel does not tell (cpu/vulnerabilities)");
     }
-    let dear = ["PTI", "Retpoline", "IBRS", "Clear CPU buffers", "Safe RET", "untrained return"];
     let on: Vec<String> = all
         .iter()
-        .filter(|(_, state)| {
-            state.starts_with("Mitigation") && dear.iter().any(|word| state.contains(word))
-        })
+        .filter(|(_, state)| costs_at_each_call(state))
         .map(|(weakness, _)| weakness.clone())
         .collect();
     if on.is_empty() {
@@ -105,6 +103,22 @@ fn mitigations(here: &Here<'_>) -> Examined {
     )
 }
 
+/// Whether something of this state, in the words of the kernel's
+/// Documentation/admin-guide/hw-vuln, is done at each system call, switch or indirect branch. IBRS
+/// is, but not what is switched on once (`Enhanced / Automatic IBRS`) or for the firmware alone
+/// (`IBRS_FW`).
+fn costs_at_each_call(state: &str) -> bool {
+    let Some(parts) = state.strip_prefix("Mitigation: ") else { return false };
+    parts.to_ascii_lowercase().split(';').map(str::trim).any(|part| {
+        let whole = ["pti", "ibrs", "ibrs (kernel)", "ibpb", "stuffing"].contains(&part);
+        let dear = ["retpoline", "clear cpu buffers", "safe ret", "untrained return"];
+        let for_guests_alone = part.ends_with(": vm");
+        whole
+            || part.starts_with("bhi: sw loop")
+            || (!for_guests_alone && dear.iter().any(|words| part.contains(words)))
+    })
+}
+
 pub(super) fn governor(here: &Here<'_>) -> Examined {
     let name = "governor";
     let governors = &here.machine.kernel().governors;
@@ -117,23 +131,59 @@ pub(super) fn governor(here: &Here<'_>) -> Examined {
             "the processor, or the host of this virtual machine, chooses its frequency itself";
         return Examined::good(name, "none here", why);
     }
-    match governors.iter().find(|name| *name == "powersave") {
+    let slow = governors.iter().find(|name| *name == "powersave");
+    if slow.is_some() && is_followed_by_the_processor(here) {
+        return preference(here, name);
+    }
+    match slow {
         Some(slow) => Examined::poor(
             name,
             slow.clone(),
             "the CPU frequency rises late or not at all; what performance gains is not measured here",
         )
         .by("echo performance | tee /sys/devices/system/cpu/cpufreq/policy*/scaling_governor")
-        .changed_by(super::memory::governor_change(here)),
+        .changed_by(super::memory::policies_change(here, "scaling_governor", "performance")),
         None => Examined::good(name, governors.join(" "), "frequencies follow the work"),
     }
+}
+
+const CPUFREQ: &str = "sys/devices/system/cpu/cpufreq";
+
+/// What the file of this name says in each policy of frequencies.
+fn of_policies(here: &Here<'_>, file: &str) -> Vec<String> {
+    let policies = here.names(CPUFREQ).into_iter().filter(|name| name.starts_with("policy"));
+    policies.filter_map(|policy| here.text(&format!("{CPUFREQ}/{policy}/{file}"))).collect()
+}
+
+/// Whether `powersave` is what these drivers call the governor that follows the work, as they do in
+/// their active modes (Documentation/admin-guide/pm/intel_pstate.rst and amd-pstate.rst).
+fn is_followed_by_the_processor(here: &Here<'_>) -> bool {
+    let drivers = of_policies(here, "scaling_driver");
+    let active = |driver: &String| ["intel_pstate", "amd-pstate-epp"].contains(&driver.as_str());
+    !drivers.is_empty() && drivers.iter().all(active)
+}
+
+/// There the processor is told how far to prefer speed to power.
+fn preference(here: &Here<'_>, name: &str) -> Examined {
+    let file = "energy_performance_preference";
+    let preferences = of_policies(here, file);
+    let Some(preferred) = preferences.iter().find(|preferred| *preferred == "power") else {
+        let mut told = preferences;
+        told.dedup();
+        let found = std::iter::once("powersave".to_owned()).chain(told).collect::<Vec<_>>();
+        return Examined::good(name, found.join(", "), "frequencies follow the work");
+    };
+    let found = format!("powersave, and the processor is to prefer {preferred}");
+    Examined::poor(name, found, "the CPU frequency rises late")
+        .by(format!("echo balance_performance | tee /{CPUFREQ}/policy*/{file}"))
+        .changed_by(super::memory::policies_change(here, file, "balance_performance"))
 }
 
 /// A CPU that sleeps is woken by an interrupt; under a hypervisor, by two detours through it.
 pub(super) fn wake_ups(here: &Here<'_>) -> Examined {
     let name = "wake-ups";
     let same = here.cost("wake-up by pipe, same-cpu");
-    let across = here.profile.and_then(|profile| {
+    let across = here.measured().and_then(|profile| {
         profile.costs.iter().find(|cost| {
             cost.name.starts_with("wake-up by pipe") && !cost.name.ends_with("same-cpu")
         })
@@ -141,6 +191,9 @@ pub(super) fn wake_ups(here: &Here<'_>) -> Examined {
     if here.machine.allowed_cpus().len() == 1 {
         let found = "no second CPU that this process may use";
         return Examined::good(name, found, "both ends share the one there is");
+    }
+    if let Some(doubt) = here.profile.and_then(Profile::doubt) {
+        return Examined::unknown(name, doubt).by("bytepath tune");
     }
     let (Some(same), Some(across)) = (same, across) else {
         return Examined::unknown(name, "not measured, or not as this machine is now")
@@ -180,7 +233,11 @@ fn container(here: &Here<'_>) -> Examined {
     let name = "container";
     let marks = [("run/.containerenv", "podman"), (".dockerenv", "docker")];
     let found = marks.iter().find(|(mark, _)| here.root.join(mark).exists());
-    if let Some((_, name_of)) = found {
+    let namespace = std::fs::read_link(here.root.join("proc/self/ns/pid"));
+    let namespace = namespace.ok().map(|name| name.as_os_str() == INITIAL_PID_NAMESPACE);
+    // An image of a machine that was made from a container's has the mark, too.
+    let is_left_over = namespace == Some(true) && !is_on_overlay(here);
+    if let Some((_, name_of)) = found.filter(|_| !is_left_over) {
         return Examined::new(
             name,
             bytepath_report::Health::Unknown,
@@ -189,18 +246,29 @@ fn container(here: &Here<'_>) -> Examined {
              they are on a volume",
         );
     }
-    match std::fs::read_link(here.root.join("proc/self/ns/pid")) {
-        Ok(namespace) if namespace.as_os_str() == "pid:[4026531836]" => {
-            Examined::good(name, "none", "no namespace and no overlay in between")
-        }
-        Ok(_) => Examined::new(
+    match namespace {
+        Some(true) => Examined::good(name, "none", "no namespace and no overlay in between"),
+        Some(false) => Examined::new(
             name,
             bytepath_report::Health::Unknown,
             "in a PID namespace of its own",
             "its limits are under cgroup-cpu, cgroup-memory and seccomp",
         ),
-        Err(_) => Examined::unknown(name, "/proc/self/ns cannot be read"),
+        None => Examined::unknown(name, "/proc/self/ns cannot be read"),
     }
+}
+
+/// Its number is the same in every kernel (PROC_PID_INIT_INO).
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Whether the root is an overlay: of what is mounted there, the last is seen.
+fn is_on_overlay(here: &Here<'_>) -> bool {
+    let mounts = here.text("proc/self/mounts").unwrap_or_default();
+    let is_overlay_at_root = |line: &str| {
+        let mut words = line.split(' ').skip(1);
+        (words.next() == Some("/")).then(|| words.next() == Some("overlay"))
+    };
+    mounts.lines().rev().find_map(is_overlay_at_root).unwrap_or(false)
 }
 
 /// Time that the hypervisor gave to others, since this machine was started.

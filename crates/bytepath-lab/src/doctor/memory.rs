@@ -191,14 +191,14 @@ fn swap(here: &Here<'_>) -> Examined {
 }
 
 /// The governors' files, of which there is one for each policy.
-pub(super) fn governor_change(here: &Here<'_>) -> Option<Change> {
+pub(super) fn policies_change(here: &Here<'_>, file: &str, to: &str) -> Option<Change> {
     let folder = "sys/devices/system/cpu/cpufreq";
-    let file = |name: &String| PathBuf::from(format!("{folder}/{name}/scaling_governor"));
+    let file = |name: &String| PathBuf::from(format!("{folder}/{name}/{file}"));
     let files: Vec<(PathBuf, String)> = here
         .names(folder)
         .iter()
         .filter(|name| name.starts_with("policy"))
-        .map(|name| (file(name), "performance".to_owned()))
+        .map(|name| (file(name), to.to_owned()))
         .collect();
     Change::of(here.root, &files)
 }

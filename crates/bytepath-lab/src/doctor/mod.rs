@@ -93,9 +93,14 @@ impl Here<'_> {
         names
     }
 
+    /// What `tune` measured, unless others disturbed it: no advice comes of such figures.
+    fn measured(&self) -> Option<&Profile> {
+        self.profile.filter(|profile| profile.disturbed.is_none())
+    }
+
     /// A figure that `tune` measured.
     fn cost(&self, name: &str) -> Option<f64> {
-        tune::cost(self.profile?, name).map(|cost| cost.value)
+        tune::cost(self.measured()?, name).map(|cost| cost.value)
     }
 
     /// A change that writes to a file below the root.
@@ -276,6 +281,90 @@ mod tests {
         let here = Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
         let one = examine(&here).into_iter().find(|one| one.finding.name == name);
         (root, one.expect("it is looked at"))
+    }
+
+    #[test]
+    fn only_mitigations_that_cost_at_each_call_are_poor() {
+        let verdict = |state: &str| {
+            let mut facts = Facts::ordinary();
+            facts.kernel.mitigations = vec![("spectre_v2".to_owned(), state.to_owned())];
+            found("mitigations", &[], facts).1.finding.verdict
+        };
+        for state in [
+            "Not affected",
+            "Vulnerable: eIBRS with unprivileged eBPF",
+            "Mitigation: Enhanced / Automatic IBRS; RSB filling; PBRSB-eIBRS: SW sequence; BHI: \
+             BHI_DIS_S",
+            "Mitigation: Enhanced IBRS",
+            "Mitigation: LFENCE; IBPB: conditional; IBRS_FW; STIBP: disabled",
+            "Mitigation: Enhanced / Automatic IBRS; BHI: Vulnerable, KVM: SW loop",
+            "Mitigation: PTE Inversion; VMX: conditional cache flushes, SMT vulnerable",
+            "Mitigation: IBPB on VMEXIT only",
+            "Mitigation: Clear CPU buffers: VM",
+        ] {
+            assert_eq!(verdict(state), Health::Good, "{state}");
+        }
+        for state in [
+            "Mitigation: Retpolines; IBPB: conditional; IBRS_FW; STIBP: disabled; RSB filling",
+            "Mitigation: Full generic retpoline",
+            "Mitigation: IBRS; IBPB: conditional",
+            "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; BHI: SW loop, KVM: SW loop",
+            "Mitigation: Enhanced IBRS + Retpolines",
+            "Mitigation: PTI",
+            "Mitigation: Clear CPU buffers; SMT vulnerable",
+            "Mitigation: Safe RET",
+            "Mitigation: safe RET",
+            "Mitigation: untrained return thunk; SMT disabled",
+            "Mitigation: IBPB",
+        ] {
+            assert_eq!(verdict(state), Health::Poor, "{state}");
+        }
+    }
+
+    #[test]
+    fn the_mark_of_a_container_that_an_image_was_made_from_is_no_container() {
+        let said = |namespace: &str, kind: &str| {
+            let mounts = format!("rootfs / rootfs rw 0 0\n/dev/vda / {kind} rw 0 0\n");
+            let root = told(&[(".dockerenv", ""), ("proc/self/mounts", &mounts)]);
+            fs::create_dir_all(root.path().join("proc/self/ns")).expect("folders");
+            std::os::unix::fs::symlink(namespace, root.path().join("proc/self/ns/pid"))
+                .expect("a link");
+            let (machine, place) = (Machine::from_facts(Facts::ordinary()), root.path());
+            let here = Here { root: place, machine: &machine, profile: None, place };
+            let found = examine(&here).into_iter().find(|one| one.finding.name == "container");
+            found.expect("it is looked at").finding.found
+        };
+        let (initial, other) = ("pid:[4026531836]", "pid:[4026532000]");
+        assert_eq!(said(initial, "ext4"), "none");
+        for (namespace, kind) in [(initial, "overlay"), (other, "ext4"), (other, "overlay")] {
+            assert_eq!(said(namespace, kind), "in a container (docker)", "{namespace} {kind}");
+        }
+    }
+
+    #[test]
+    fn powersave_is_poor_where_it_does_not_follow_the_work() {
+        let said = |driver: &str, preferred: &str| {
+            let of = |file| format!("sys/devices/system/cpu/cpufreq/policy0/{file}");
+            let files = [
+                (of("scaling_governor"), "powersave"),
+                (of("scaling_driver"), driver),
+                (of("energy_performance_preference"), preferred),
+            ];
+            let files: Vec<_> = files.iter().map(|(file, text)| (file.as_str(), *text)).collect();
+            let mut facts = Facts::ordinary();
+            facts.kernel.governors = vec!["powersave".to_owned()];
+            let (_root, one) = found("governor", &files, facts);
+            (one.finding.verdict, one.change.map(|change| change.steps()))
+        };
+        for driver in ["intel_pstate", "amd-pstate-epp"] {
+            assert_eq!(said(driver, "balance_performance"), (Health::Good, None));
+            let steps = Some("power to balance_performance".to_owned());
+            assert_eq!(said(driver, "power"), (Health::Poor, steps));
+        }
+        for driver in ["acpi-cpufreq", "intel_cpufreq", "amd-pstate"] {
+            let steps = Some("powersave to performance".to_owned());
+            assert_eq!(said(driver, ""), (Health::Poor, steps));
+        }
     }
 
     #[test]

@@ -5,14 +5,51 @@ use bytepath::shell::quoted;
 
 use super::{Examined, Here};
 
-/// File systems whose every access goes through another program or machine.
-const DISTANT: [&str; 8] = ["nfs", "nfs4", "cifs", "smb2", "9p", "fuse", "ceph", "virtiofs"];
+/// File systems whose every access goes through another program or machine, or waits for its word.
+const DISTANT: [&str; 24] = [
+    "nfs", "nfs4", "cifs", "smb3", "9p", "fuse", "fuseblk", "ceph", "virtiofs", "lustre", "afs",
+    "coda", "beegfs", "gpfs", "pvfs2", "panfs", "wekafs", "gfs2", "ocfs2", "vboxsf", "vmhgfs",
+    "prl_fs", "ncpfs", "smbfs",
+];
+
+/// File systems that are the kernel's own, on a disk or in the memory of this machine.
+const OWN: [&str; 29] = [
+    "ext2",
+    "ext3",
+    "ext4",
+    "xfs",
+    "btrfs",
+    "f2fs",
+    "bcachefs",
+    "tmpfs",
+    "ramfs",
+    "rootfs",
+    "devtmpfs",
+    "hugetlbfs",
+    "vfat",
+    "msdos",
+    "exfat",
+    "ntfs",
+    "ntfs3",
+    "jfs",
+    "nilfs2",
+    "reiserfs",
+    "hfs",
+    "hfsplus",
+    "udf",
+    "iso9660",
+    "squashfs",
+    "erofs",
+    "ubifs",
+    "jffs2",
+    "zonefs",
+];
 
 pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
     let found = file_system(here.place);
     match &found {
         Err(error) => vec![Examined::unknown("file-system", error.to_string())],
-        Ok(system) => vec![kind(here, system), options(system), device(here, system)],
+        Ok(system) => vec![kind(here, system), options(here, system), device(here, system)],
     }
 }
 
@@ -20,9 +57,8 @@ fn kind(here: &Here<'_>, system: &FileSystem) -> Examined {
     let name = "file-system";
     let place = here.place.display();
     let found = format!("{} at {place}", system.name);
-    let distant =
-        DISTANT.iter().any(|kind| system.name == *kind) || system.name.starts_with("fuse.");
-    if distant {
+    let (kind, _) = system.name.split_once('.').unwrap_or((&system.name, ""));
+    if DISTANT.contains(&kind) {
         let why = "each access goes to another program or machine; chunks of 1 MiB and more, and many \
                    files at once, hide it";
         return Examined::poor(name, found, why)
@@ -33,10 +69,14 @@ fn kind(here: &Here<'_>, system: &FileSystem) -> Examined {
                    the file system below can share its blocks";
         return Examined::poor(name, found, why).by("a volume, or a bind mount, for the data");
     }
-    Examined::good(name, found, "it is the kernel's own, on this machine")
+    if OWN.contains(&kind) {
+        return Examined::good(name, found, "it is the kernel's own, on this machine");
+    }
+    let why = "bytepath does not know where its accesses go";
+    Examined::new(name, bytepath_report::Health::Unknown, found, why)
 }
 
-fn options(system: &FileSystem) -> Examined {
+fn options(here: &Here<'_>, system: &FileSystem) -> Examined {
     let name = "mount-options";
     let at = system.mount_point.as_ref().map(|at| at.display().to_string());
     let Some(at) = at else {
@@ -55,8 +95,12 @@ fn options(system: &FileSystem) -> Examined {
     let setting = match *better {
         // The kernel refuses to change them while it is mounted.
         None => format!("unmount {at} and mount it without {option} (see /etc/fstab)"),
+        // sd_booted(3): where systemd runs, it has this folder.
+        Some("nodiscard") if here.root.join("run/systemd/system").is_dir() => {
+            format!("systemctl enable --now fstrim.timer && mount -o remount,nodiscard {at}")
+        }
         Some("nodiscard") => {
-            format!("mount -o remount,nodiscard {at} && systemctl enable --now fstrim.timer")
+            format!("mount -o remount,nodiscard {at}, and fstrim {at} once a week")
         }
         Some(better) => format!("mount -o remount,{better} {at}"),
     };
@@ -71,7 +115,7 @@ const SLOW_OPTIONS: [(&str, &str, Option<&str>); 6] = [
     ("data=journal", "file contents are written twice", None),
     (
         "discard",
-        "freed blocks are told to the device at once, and removing waits for that",
+        "the device is told of freed blocks while it also reads and writes",
         Some("nodiscard"),
     ),
     ("nobarrier", "fast, and a power cut may lose what was said to be safe", Some("barrier")),
@@ -128,20 +172,62 @@ fn whole(here: &Here<'_>, source: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
+    fn what_goes_to_another_program_or_machine_is_told_from_the_kernels_own() {
+        use bytepath_report::Health;
+        let machine = bytepath::machine::Machine::from_facts(bytepath::machine::Facts::ordinary());
+        let root = Path::new("/");
+        let here = Here { root, machine: &machine, profile: None, place: root };
+        let verdict = |name: &str| kind(&here, &of_kind(name, "rw")).finding.verdict;
+        for (name, wanted) in [
+            ("ext4", Health::Good),
+            ("xfs", Health::Good),
+            ("tmpfs", Health::Good),
+            ("fuseblk", Health::Poor),
+            ("fuse.sshfs", Health::Poor),
+            ("fuseblk.ntfs-3g", Health::Poor),
+            ("smb3", Health::Poor),
+            ("lustre", Health::Poor),
+            ("ocfs2", Health::Poor),
+            ("zfs", Health::Unknown),
+            ("0x1234", Health::Unknown),
+        ] {
+            assert_eq!(verdict(name), wanted, "{name}");
+        }
+    }
+
+    fn of_kind(name: &str, options: &str) -> FileSystem {
+        FileSystem {
+            name: name.to_owned(),
+            magic: 0xef53,
+            mount_point: Some("/mnt/my disk".into()),
+            source: Some("/dev/sda1".to_owned()),
+            options: options.split(',').map(str::to_owned).collect(),
+        }
+    }
+
+    #[test]
     fn what_no_remount_changes_is_mounted_anew_and_a_path_is_one_word() {
-        let setting = |text: &str| {
-            let system = FileSystem {
-                name: "ext4".to_owned(),
-                magic: 0xef53,
-                mount_point: Some("/mnt/my disk".into()),
-                source: Some("/dev/sda1".to_owned()),
-                options: text.split(',').map(str::to_owned).collect(),
-            };
-            options(&system).finding.setting
+        let (plain, systemd) = (tempfile::tempdir(), tempfile::tempdir());
+        let (plain, systemd) = (plain.expect("a folder"), systemd.expect("a folder"));
+        std::fs::create_dir_all(systemd.path().join("run/systemd/system")).expect("folders");
+        let machine = bytepath::machine::Machine::from_facts(bytepath::machine::Facts::ordinary());
+        let setting_at = |root: &Path, text: &str| {
+            let here = Here { root, machine: &machine, profile: None, place: root };
+            options(&here, &of_kind("ext4", text)).finding.setting
         };
+        // Nothing is left out where the timer cannot be had.
+        assert_eq!(
+            setting_at(systemd.path(), "rw,relatime,discard").as_deref(),
+            Some(
+                "systemctl enable --now fstrim.timer && mount -o remount,nodiscard '/mnt/my disk'"
+            )
+        );
+        let setting = |text: &str| setting_at(plain.path(), text);
         for (options, wanted) in [
             ("rw,relatime,sync", Some("mount -o remount,async '/mnt/my disk'")),
             (
@@ -151,6 +237,13 @@ mod tests {
             (
                 "rw,relatime,data=journal",
                 Some("unmount '/mnt/my disk' and mount it without data=journal (see /etc/fstab)"),
+            ),
+            (
+                "rw,relatime,discard",
+                Some(
+                    "mount -o remount,nodiscard '/mnt/my disk', and fstrim '/mnt/my disk' once a \
+                     week",
+                ),
             ),
             ("rw", Some("mount -o remount,relatime '/mnt/my disk'")),
             ("rw,noatime", None),

@@ -229,6 +229,7 @@ pub fn begin(machine: &Machine, program: &Path, effort: Effort) -> Profile {
         made: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
         bytepath: env!("CARGO_PKG_VERSION").into(),
         machine: MachineKey::of(machine),
+        disturbed: None,
         costs: costs::measure(machine, program, effort),
         outlets: Vec::new(),
         pairs: Vec::new(),

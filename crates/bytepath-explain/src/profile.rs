@@ -109,6 +109,8 @@ impl Profile {
             let part = match name.as_str() {
                 IDLE => Part::Idle,
                 OTHERS => Part::Others,
+                // As ps has threads of the kernel, and as they are named here.
+                name if name.starts_with('[') && name.ends_with(']') => Part::Kernel,
                 _ => Part::Work,
             };
             let thread = made.thread(Thread { pid: 0, tid: 0, name, part });

@@ -267,14 +267,11 @@ mod tests {
 
     #[test]
     fn time_of_threads_of_the_kernel_is_no_cost_of_the_work() {
-        let mut profile = profile(&[
+        let profile = profile(&[
             ("spin;main", 500),
             ("[kworker/0:1H];kthread_[k];blk_mq_run_work_fn_[k]", 100),
             ("[kworker/u8:1];kthread_[k];__alloc_pages_[k];get_page_from_freelist_[k]", 50),
         ]);
-        for thread in &mut profile.threads[1..] {
-            thread.part = Part::Kernel;
-        }
         let shares = of(&profile, Seen::Cpus(2));
         let named: Vec<&str> = shares.iter().map(|share| share.class.as_str()).collect();
         assert_eq!(named, ["user code", "threads of the kernel"]);

@@ -160,18 +160,23 @@ impl Events {
         const LOST: u32 = 2;
         let mut all = Emptied { calls: Vec::new(), full_ns: None };
         for ring in &mut self.rings {
-            let (mut held_bytes, mut last_ns) = (0, None);
+            let (mut held_bytes, mut last_ns, mut full_ns) = (0, None, None);
             while let Some(record) = ring.next_record() {
                 let bytes = record.to_contiguous();
                 held_bytes += bytes.len() + HEADER_BYTES;
-                if let Some(call) = (record.ty() != LOST).then(|| call(&bytes, &self.enter_ids)) {
-                    last_ns = call.as_ref().map(|call| call.time_ns).or(last_ns);
-                    all.calls.extend(call);
+                if record.ty() == LOST {
+                    // There has been room again since it is being emptied. Where this comes first, it
+                    // was full before, which was seen then.
+                    full_ns = full_ns.or(last_ns);
+                } else if let Some(call) = call(&bytes, &self.enter_ids) {
+                    last_ns = Some(call.time_ns);
+                    all.calls.push(call);
                 }
             }
             if held_bytes + ROOM_BYTES > RING_BYTES {
-                all.full_ns = [all.full_ns, last_ns].into_iter().flatten().min();
+                full_ns = full_ns.or(last_ns);
             }
+            all.full_ns = [all.full_ns, full_ns].into_iter().flatten().min();
         }
         all.in_order()
     }
@@ -322,9 +327,13 @@ fn tracing(mut events: Events, whom: Whom, stopped: &Receiver<()>) -> Traced {
             events.switch(false);
             off = true;
             if !turn.in_part {
-                // What came while the rings were emptied.
+                // What came while the rings were emptied; of one that was full, nobody knows what.
                 let now = now_ns();
-                traced.turn(&Turn { from, to: now, in_part: false }, &events.emptied(), true);
+                let came = events.emptied();
+                match seen.full_ns {
+                    None => traced.turn(&Turn { from, to: now, in_part: false }, &came, true),
+                    Some(_) => traced.not_known(from, now),
+                }
                 from = now;
             }
             let last = !matches!(stopped.recv_timeout(OFF), Err(RecvTimeoutError::Timeout));

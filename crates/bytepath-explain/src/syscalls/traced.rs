@@ -85,7 +85,8 @@ impl Traced {
         let to = seen.full_ns.map_or(turn.to, |full| full.clamp(turn.from, turn.to));
         let window_ns = in_part.then_some(turn.from);
         // An exec(2) switches tracing on in between, and switching it off takes a while.
-        let is_in = |call: &&Call| !turn.in_part || (turn.from..=turn.to).contains(&call.time_ns);
+        let until = if turn.in_part { turn.to } else { u64::MAX };
+        let is_in = |call: &&Call| (turn.from..=until).contains(&call.time_ns);
         let calls = seen.calls.iter().filter(is_in);
         calls.for_each(|call| self.take(call, window_ns));
         if in_part {
@@ -99,6 +100,12 @@ impl Traced {
         if to < turn.to {
             self.stretch_of_time_begins(turn.to);
         }
+    }
+
+    /// Calls were traced, and what was seen of them is none of what they were.
+    pub(super) fn not_known(&mut self, from: u64, to: u64) {
+        self.windows.push((from, to));
+        self.off_ns += to - from;
     }
 
     /// Takes the beginning or the end of a call; `window_ns` is when the window began in which it was seen,

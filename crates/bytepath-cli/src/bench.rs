@@ -714,19 +714,23 @@ fn save(record: &Record, arms: &explained::Arms<'_>, outputs: Outputs) -> anyhow
     let all: [(Option<Output>, Text<'_>); 3] =
         [(outputs.json, &json), (outputs.csv, &rows), (outputs.report, &page)];
     let all = all.into_iter().filter_map(|(output, text)| Some((output?, text)));
-    let all = all.map(|(output, text)| Ok((output, text(record)?)));
+    let (files, others): (Vec<_>, Vec<_>) = all.partition(|(output, _)| output.is_file());
+    let write = |(output, text): (Output, Text<'_>)| output.write(&text(record)?);
     let explained = outputs.explained.iter().flat_map(|shown| explained::made(arms, shown));
-    let is_file = |made: &anyhow::Result<(Output, Vec<u8>)>| {
-        made.as_ref().map_or(true, |(output, _)| output.is_file())
+    // To open a FIFO may be to wait.
+    let is_file = |made: &anyhow::Result<(PathBuf, Vec<u8>)>| {
+        made.as_ref().map_or(true, |(path, _)| !path.exists() || path.is_file())
     };
-    let (files, others): (Vec<_>, Vec<_>) = all.chain(explained).partition(is_file);
-    let write = |made: anyhow::Result<(Output, Vec<u8>)>| {
-        made.and_then(|(output, text)| output.write(&text))
+    let (exports, other_exports): (Vec<_>, Vec<_>) = explained.partition(is_file);
+    let export = |made: anyhow::Result<(PathBuf, Vec<u8>)>| {
+        made.and_then(|(path, text)| Output::open(&path)?.write(&text))
     };
-    let written = files.into_iter().map(write).fold(Ok(()), anyhow::Result::and);
+    let files = files.into_iter().map(write).chain(exports.into_iter().map(export));
+    let written = files.fold(Ok(()), anyhow::Result::and);
     // A pipe may be left unread for ever, and a signal ends that.
     drop(outputs.measuring);
-    others.into_iter().map(write).fold(written, anyhow::Result::and)
+    let others = others.into_iter().map(write).chain(other_exports.into_iter().map(export));
+    others.fold(written, anyhow::Result::and)
 }
 
 /// Colour and width as standard output allows.

@@ -14,28 +14,22 @@ pub struct Missing(pub(crate) String);
 /// The setting that says who may sample what.
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// How it begins that system calls were traced in part.
-const IN_PART: &str = "system calls were traced for ";
-
 impl Missing {
     /// No thread could be started.
     pub(crate) fn no_sampler(error: &io::Error) -> Missing {
         Missing(format!("no samples: cannot start a thread for them: {error}"))
     }
 
-    /// System calls came faster than they can all be traced.
-    pub(crate) fn calls_in_part(part: f64) -> Missing {
+    /// System calls came faster than they can all be traced; `counted`: how many there were is known.
+    pub(crate) fn calls_in_part(part: f64, counted: bool) -> Missing {
+        let all = "; how many there were in all (system-calls) is counted";
         Missing(format!(
-            "{IN_PART}{:.0}% of the time, which stand for the rest: they came too fast to trace them \
-             all; what is told of each call (~) is an estimate, and one that was made only in the rest \
-             of the time has no row; how many there were in all (system-calls) is counted",
-            (part * 100.0).max(1.0)
+            "system calls were traced for {:.0}% of the time, which stand for the rest: they came too fast \
+             to trace them all; what is told of each call (~) is an estimate, and one that was made only in \
+             the rest of the time has no row{}",
+            (part * 100.0).max(1.0),
+            if counted { all } else { "" }
         ))
-    }
-
-    /// Whether that is said.
-    pub(crate) fn says_calls_in_part(missing: &[String]) -> bool {
-        missing.iter().any(|why| why.starts_with(IN_PART))
     }
 
     /// Nothing may be sampled.

@@ -70,8 +70,7 @@ fn too_little(explained: &Explained, own: u64) -> String {
     }
     text += "; let it run for longer, or take more samples (--hz).";
     if !explained.cpus.is_empty() {
-        text += " The shares are of less time, that of as many CPUs as it could use at once, and hold what \
-                 threads of the kernel did meanwhile.";
+        text += " The shares are of less time: that of as many CPUs as it used at once.";
     }
     text
 }
@@ -85,7 +84,7 @@ fn waiting(explained: &Explained, idle: f64, cpus: usize) -> String {
     let switches = rate(name::SWITCHES_VOLUNTARY).max(rate(name::SWITCHES));
     let time = match explained.cpus.len() {
         1 => "the CPU's time".to_owned(),
-        _ => "the time of the CPUs it could use".to_owned(),
+        _ => "the time of as many CPUs as it used at once".to_owned(),
     };
     let whole = percent(idle);
     let why = if across >= SWITCHES_A_SECOND && cpus > 1 {
@@ -233,7 +232,10 @@ mod tests {
             &[(name::WAKEUPS_ACROSS, 90_000.0)],
         );
         let text = sentence(&ends, TWO_CPUS);
-        assert!(text.starts_with("87% of the time of the CPUs it could use is idle"), "{text}");
+        assert!(
+            text.starts_with("87% of the time of as many CPUs as it used at once is idle"),
+            "{text}"
+        );
         assert!(text.contains("on one CPU") && text.contains("--wait hybrid"), "{text}");
         assert!(text.contains("most is waking and scheduling (8% of all time)"), "{text}");
     }

@@ -70,16 +70,16 @@ fn beside_the_work(
     weights: &mut BTreeMap<&str, f64>,
     usable: f64,
 ) {
-    let idle_or_others = |part: Part| matches!(part, Part::Idle | Part::Others);
     let mut beside: BTreeMap<&str, f64> = BTreeMap::new();
     let (mut seen, mut kept) = (0.0, 0.0);
     for (number, stack) in profile.stacks.iter().enumerate() {
         let count = profile.counts[number] as f64;
         seen += count;
-        if idle_or_others(profile.thread_of(stack).part) {
-            *beside.entry(classes[number]).or_default() += count;
-        } else {
-            kept += count;
+        match profile.thread_of(stack).part {
+            Part::Idle | Part::Others => *beside.entry(classes[number]).or_default() += count,
+            Part::Work => kept += count,
+            // It may be for the work, and is told whole; it takes no time that the work could have used.
+            Part::Kernel => {}
         }
     }
     let room = (seen * usable - kept).max(0.0);
@@ -267,15 +267,23 @@ mod tests {
 
     #[test]
     fn time_of_threads_of_the_kernel_is_no_cost_of_the_work() {
-        let profile = profile(&[
+        let spins = profile(&[
             ("spin;main", 500),
             ("[kworker/0:1H];kthread_[k];blk_mq_run_work_fn_[k]", 100),
             ("[kworker/u8:1];kthread_[k];__alloc_pages_[k];get_page_from_freelist_[k]", 50),
         ]);
-        let shares = of(&profile, Seen::Cpus(2));
+        let shares = of(&spins, Seen::Cpus(2));
         let named: Vec<&str> = shares.iter().map(|share| share.class.as_str()).collect();
         assert_eq!(named, ["user code", "threads of the kernel"]);
         assert!((share_of(&shares, "threads of the kernel") - 150.0 / 650.0).abs() < 1e-9);
+        // Nor does it take away what the work waits.
+        let waits = profile(&[
+            ("reads;main", 200),
+            ("[kworker/0:1H];kthread_[k];blk_mq_run_work_fn_[k]", 700),
+            ("idle;do_idle_[k]", 1100),
+        ]);
+        let shares = of(&waits, Seen::Cpus(2));
+        assert!((share_of(&shares, "idle") - 800.0 / 1700.0).abs() < 1e-9, "{shares:?}");
     }
 
     #[test]

@@ -8,7 +8,6 @@ use bytepath_report::table::{Style, paragraph, printable};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::classes::{OTHERS, UNCLAIMED, is_beside};
-use crate::missing::Missing;
 use crate::shares::wilson;
 
 /// System calls that are shown; the record has all.
@@ -119,7 +118,7 @@ fn counters(explained: &Explained) -> String {
 fn syscalls(explained: &Explained) -> String {
     let mut table = plain();
     table.set_header(vec!["system call", "times", "seconds", "µs each"]);
-    let about = if Missing::says_calls_in_part(&explained.missing) { "~" } else { "" };
+    let about = if explained.calls_traced.is_some() { "~" } else { "" };
     for call in explained.syscalls.iter().take(SYSCALLS_SHOWN) {
         let told = |digits: usize, number: f64| format!("{about}{number:.digits$}");
         let seconds = call.seconds.map_or_else(String::new, |seconds| told(3, seconds));
@@ -240,6 +239,7 @@ mod tests {
     use bytepath_report::{ClassShare, SyscallCount};
 
     use super::*;
+    use crate::missing::Missing;
 
     #[test]
     fn a_person_reads_shares_calls_and_what_is_missing() {
@@ -283,7 +283,8 @@ mod tests {
         let explained = Explained {
             counters: [("system-calls".to_owned(), 1017.0)].into(),
             syscalls: vec![call("write", 1000), call("read", 0)],
-            missing: vec![Missing::calls_in_part(0.1).to_string()],
+            calls_traced: Some(0.1),
+            missing: vec![Missing::calls_in_part(0.1, true).to_string()],
             ..Explained::default()
         };
         let text = text(&explained, Style::default());

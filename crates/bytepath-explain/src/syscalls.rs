@@ -2,8 +2,8 @@
 //! call's beginning and end.
 //!
 //! Where calls are few, all are traced. Where they come in their tens of thousands a second, tracing each
-//! would make them slower: then a tenth of the time is traced, and the numbers of that time are what the
-//! tenth gives, ten times. Samples that were taken meanwhile are left out of the shares.
+//! would make them slower: then a tenth of the time is traced, which stands for all of it, as far as all
+//! calls were counted. Samples that were taken meanwhile are left out of the shares.
 
 mod traced;
 
@@ -50,7 +50,8 @@ const STARTS: &[u64] = &[
     (Sysno::vfork as u64),
 ];
 
-/// So many threads of the work are asked at a window's beginning what they are in.
+/// So many threads of the work, and so many that were in a call, are asked at a window's beginning what
+/// they are in.
 const ASKED_MAX: usize = 256;
 
 /// Calls are being traced.

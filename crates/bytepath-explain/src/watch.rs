@@ -134,17 +134,19 @@ impl Watch {
             };
         };
         let mut profile = symbols::named(&sampled.collected, &mut self.missing);
+        // What is counted of all says nothing of a part.
+        let all = counters.get(name::SYSCALLS).filter(|_| self.settings.beside.is_empty()).copied();
         if let Some(traced) = &traced {
             without_windows(&mut profile, traced);
-            self.missing.extend(traced.part().map(|part| Missing::calls_in_part(part).0));
+            let in_part = traced.part().map(|part| Missing::calls_in_part(part, all.is_some()).0);
+            self.missing.extend(in_part);
         }
+        let calls_traced = traced.as_ref().and_then(|traced| traced.part());
         let beside = Beside { system_s, idle_s, hz: self.settings.hz };
         beside.put_in(&mut profile, &sampled);
         let syscalls = traced.map_or_else(Vec::new, |traced| {
             let own: Vec<u32> = tracer.into_iter().collect();
-            // What is counted of all says nothing of a part.
-            let all = counters.get(name::SYSCALLS).filter(|_| self.settings.beside.is_empty());
-            traced.counts(&sampled.collected.world.ever, &own, all.copied())
+            traced.counts(&sampled.collected.world.ever, &own, all)
         });
         let lost = sampled.collected.lost;
         if lost > 0 {
@@ -165,6 +167,7 @@ impl Watch {
             cpus: if whole { self.cpus } else { Vec::new() },
             counters,
             syscalls,
+            calls_traced,
             missing: self.missing,
             ..Explained::default()
         };

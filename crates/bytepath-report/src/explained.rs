@@ -48,6 +48,10 @@ pub struct Explained {
     /// The system calls made meanwhile, those that took longest first.
     #[serde(default)]
     pub syscalls: Vec<SyscallCount>,
+    /// The part of the time in which calls were traced, where it was not all of it: what is told of each call
+    /// is an estimate then.
+    #[serde(default)]
+    pub calls_traced: Option<f64>,
     /// What could not be seen, why, and the setting or capability that would show it; a sentence
     /// each.
     #[serde(default)]

@@ -1,6 +1,7 @@
 //! Arms that are run once more, after and apart from their samples, to say where their time goes.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -14,7 +15,6 @@ use bytepath_report::{Explained, Record};
 
 use super::{Copy, Files, Ipc, Measuring, Pipes};
 use crate::explain::shown::{Named, Shown};
-use crate::output::Output;
 
 /// An arm is looked at for at least so long: a thousand samples of each CPU.
 const LOOKED_AT: Duration = Duration::from_secs(1);
@@ -163,7 +163,7 @@ pub(super) fn text(arms: &Arms<'_>, shown: &Shown) -> String {
 }
 
 /// The files that were asked for, and what is to be in them.
-pub(super) fn made(arms: &Arms<'_>, shown: &Shown) -> Vec<anyhow::Result<(Output, Vec<u8>)>> {
+pub(super) fn made(arms: &Arms<'_>, shown: &Shown) -> Vec<anyhow::Result<(PathBuf, Vec<u8>)>> {
     let with_samples = arms.iter().filter(|(_, explained, _)| explained.samples > 0);
     let named: Vec<Named<'_>> =
         with_samples.map(|(name, explained, profile)| Named { name, explained, profile }).collect();

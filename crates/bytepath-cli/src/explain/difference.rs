@@ -36,11 +36,13 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let (before, after) = (explained(&options.before)?, explained(&options.after)?);
     let text = bytepath_explain::show::difference(&before.1, &after.1);
     let heading = format!("before: {}\nafter:  {}\n\n", before.0, after.0);
-    if let Some(output) = output {
+    let drawn = output.map_or(Ok(()), |output| {
         let title = format!("{} against {}", after.0, before.0);
-        output.write(&flame::difference(&title, &before.1.stacks, &after.1.stacks)?)?;
-    }
-    std::io::stdout().write_all((printable(&heading) + &text).as_bytes()).context("standard output")
+        output.write(&flame::difference(&title, &before.1.stacks, &after.1.stacks)?)
+    });
+    let table = printable(&heading) + &text;
+    std::io::stdout().write_all(table.as_bytes()).context("standard output")?;
+    drawn
 }
 
 fn file_and_arm(named: &OsStr) -> (&OsStr, Option<Cow<'_, str>>) {

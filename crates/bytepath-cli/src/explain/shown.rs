@@ -170,14 +170,14 @@ impl Shown {
 
     /// Writes the files; one that fails does not keep the others from it.
     pub(crate) fn write(&self, all: &[Named<'_>]) -> anyhow::Result<()> {
-        let write = |(output, text): (Output, Vec<u8>)| output.write(&text);
+        let write = |(path, text): (PathBuf, Vec<u8>)| Output::open(&path)?.write(&text);
         let written = self.made(all).into_iter().map(|made| made.and_then(write));
         written.fold(Ok(()), anyhow::Result::and)
     }
 
     /// The files, and what is to be in them; where there is more than one to be explained, each has its
     /// own, with its name in the file's.
-    pub(crate) fn made(&self, all: &[Named<'_>]) -> Vec<anyhow::Result<(Output, Vec<u8>)>> {
+    pub(crate) fn made(&self, all: &[Named<'_>]) -> Vec<anyhow::Result<(PathBuf, Vec<u8>)>> {
         let one = |file: &File, named: &Named<'_>, taken: &mut HashSet<String>| {
             let path = match all.len() {
                 1 => file.path.clone(),
@@ -186,7 +186,7 @@ impl Shown {
             let profile = self.filtered(named.profile);
             let made = (file.make)(&Named { profile: &profile, ..*named });
             let made = made.with_context(|| format!("{}: {}", path.display(), named.name))?;
-            Ok((Output::open(&path)?, made))
+            Ok((path, made))
         };
         let mut made = Vec::new();
         for file in self.files() {

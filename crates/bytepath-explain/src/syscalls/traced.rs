@@ -7,7 +7,7 @@ use std::fs;
 use bytepath_report::SyscallCount;
 use syscalls::Sysno;
 
-use super::{Call, Emptied};
+use super::{ASKED_MAX, Call, Emptied};
 
 /// More records than these in a turn, on average over some turns, are many: some 15,000 calls a
 /// second.
@@ -43,6 +43,14 @@ struct Caller {
     /// How many and how long, by number: of the time in which all were traced, and of that in which a
     /// part was.
     calls: [HashMap<u64, (u64, u64)>; 2],
+}
+
+/// The calls of one number: how many were seen, and how many and how long they are told to be.
+#[derive(Default)]
+struct Sum {
+    seen: f64,
+    count: f64,
+    spent_ns: f64,
 }
 
 /// A stretch of time in which calls were traced.
@@ -168,7 +176,9 @@ impl Traced {
     /// before, and these threads of the work, the kernel tells. Who neither begins nor ends a call in the
     /// window would not be seen, and who has ended would be in its last one for ever.
     pub(super) fn window_begins(&mut self, now: u64, threads: &[(u32, u32)]) {
+        let asked: HashSet<u32> = threads.iter().map(|(_, tid)| *tid).collect();
         let known = self.threads.iter().filter(|(_, caller)| caller.within.is_some());
+        let known = known.filter(|(tid, _)| !asked.contains(*tid)).take(ASKED_MAX);
         let known: Vec<(u32, u32)> = known.map(|(tid, caller)| (caller.pid, *tid)).collect();
         self.stretch_of_time_begins(now);
         for (pid, tid) in known.iter().chain(threads).copied() {
@@ -203,7 +213,8 @@ impl Traced {
     }
 
     /// The calls of these processes, but not those of some threads; what took longest first. `all` is how
-    /// many they made, where that was counted: calls were slower, and so fewer, while they were traced.
+    /// many they made, where that was counted: calls were slower, and so fewer, while they were traced; and
+    /// there were fewer than the time stands for where the work was over in it.
     pub(crate) fn counts(
         &self,
         pids: &HashSet<u32>,
@@ -211,37 +222,40 @@ impl Traced {
         all: Option<f64>,
     ) -> Vec<SyscallCount> {
         let of_time = (self.on_ns + self.off_ns) as f64 / self.on_ns.max(1) as f64;
-        let callers = self.threads.iter();
-        let callers: Vec<&Caller> = callers
-            .filter(|(tid, caller)| pids.contains(&caller.pid) && !without.contains(tid))
-            .map(|(_, caller)| caller)
-            .collect();
         let scales = [1.0, of_time];
-        let mut sums: HashMap<u64, (f64, f64)> = HashMap::new();
-        for caller in callers {
+        let mut sums: HashMap<u64, Sum> = HashMap::new();
+        let callers = self.threads.iter();
+        for (_, caller) in
+            callers.filter(|(tid, caller)| pids.contains(&caller.pid) && !without.contains(tid))
+        {
             for (calls, scale) in caller.calls.iter().zip(scales) {
                 for (number, (count, spent)) in calls {
                     let sum = sums.entry(*number).or_default();
-                    sum.0 += *count as f64 * scale;
-                    sum.1 += *spent as f64 * scale;
+                    sum.seen += *count as f64;
+                    sum.count += *count as f64 * scale;
+                    sum.spent_ns += *spent as f64 * scale;
                 }
             }
         }
         // Those that come fast are the ones that tracing keeps from being made.
-        let told: f64 = sums.values().map(|(count, _)| count).sum();
-        let frequent = sums.values_mut().filter(|(count, _)| *count >= FREQUENT * told);
-        let frequent: Vec<_> = frequent.collect();
-        let of_them: f64 = frequent.iter().map(|(count, _)| count).sum();
+        let told: f64 = sums.values().map(|sum| sum.count).sum();
+        let frequent: Vec<_> =
+            sums.values_mut().filter(|sum| sum.count >= FREQUENT * told).collect();
+        let of_them: f64 = frequent.iter().map(|sum| sum.count).sum();
         if let Some(all) = all.filter(|_| self.off_ns > 0) {
-            let more = ((all - told) / of_them.max(1.0)).max(0.0);
-            frequent.into_iter().for_each(|(count, _)| *count += more * *count);
+            let times = 1.0 + (all - told) / of_them.max(1.0);
+            for sum in frequent {
+                let count = (sum.count * times).max(sum.seen);
+                sum.spent_ns *= (count / sum.count).min(1.0);
+                sum.count = count;
+            }
         }
         let mut counts: Vec<SyscallCount> = sums
             .into_iter()
-            .map(|(number, (count, spent))| SyscallCount {
+            .map(|(number, sum)| SyscallCount {
                 name: name_of(number),
-                count: count.round() as u64,
-                seconds: Some(spent / 1e9),
+                count: sum.count.round() as u64,
+                seconds: Some(sum.spent_ns / 1e9),
             })
             .collect();
         counts
@@ -391,7 +405,8 @@ mod tests {
         traced.off_ns = 900;
         let count = |all| traced.counts(&HashSet::from([1]), &[], all)[0].count;
         assert_eq!((count(None), count(Some(31.0))), (11, 31));
-        assert_eq!(count(Some(1.0)), 11, "no fewer than that time stands for");
+        assert_eq!(count(Some(7.0)), 7, "it was over before the time that it stands for");
+        assert_eq!(count(Some(1.0)), 2, "no fewer than were seen");
     }
 
     #[test]

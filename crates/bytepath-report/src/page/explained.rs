@@ -93,7 +93,7 @@ fn explained_arm(arm: usize, name: &str, explained: &Explained, limits: &Limits)
             .take(limits.details)
             .map(|(name, value)| Pair { name: name_of(name), value: numbers::count(*value) })
             .collect(),
-        syscalls: syscalls(&explained.syscalls, limits),
+        syscalls: syscalls(&explained.syscalls, explained.calls_traced.is_some(), limits),
         missing: explained
             .missing
             .iter()
@@ -104,8 +104,10 @@ fn explained_arm(arm: usize, name: &str, explained: &Explained, limits: &Limits)
     }
 }
 
-/// Those that count, and one row for the rest: a program makes thirty calls just to begin.
-fn syscalls(calls: &[SyscallCount], limits: &Limits) -> Vec<Syscall> {
+/// Those that count, and one row for the rest: a program makes thirty calls just to begin. What is an estimate
+/// is marked.
+fn syscalls(calls: &[SyscallCount], is_estimate: bool, limits: &Limits) -> Vec<Syscall> {
+    let about = if is_estimate { "~" } else { "" };
     let sum = |calls: &[SyscallCount]| -> u64 { calls.iter().map(|call| call.count).sum() };
     let time = |calls: &[SyscallCount]| -> Option<f64> {
         let known: Vec<f64> = calls.iter().filter_map(|call| call.seconds).collect();
@@ -113,8 +115,11 @@ fn syscalls(calls: &[SyscallCount], limits: &Limits) -> Vec<Syscall> {
     };
     let row = |name: String, calls: &[SyscallCount]| Syscall {
         name,
-        count: numbers::count(sum(calls) as f64),
-        time: time(calls).map_or_else(|| numbers::UNKNOWN.to_owned(), numbers::time),
+        count: format!("{about}{}", numbers::count(sum(calls) as f64)),
+        time: time(calls).map_or_else(
+            || numbers::UNKNOWN.into(),
+            |time| format!("{about}{}", numbers::time(time)),
+        ),
     };
     let (all, all_time) = (sum(calls), time(calls).unwrap_or(0.0));
     let counts = |call: &&SyscallCount| {
@@ -146,7 +151,7 @@ mod tests {
     fn rare_calls_share_a_row_and_none_is_lost() {
         let limits = Limits { arms: 1, samples: 1, nodes: 1, classes: 1, details: 3 };
         let told = |calls: &[SyscallCount]| -> Vec<_> {
-            let rows = syscalls(calls, &limits).into_iter();
+            let rows = syscalls(calls, false, &limits).into_iter();
             rows.map(|row| format!("{} {} {}", row.name, row.count, row.time)).collect()
         };
         let calls = [
@@ -158,6 +163,8 @@ mod tests {
         let wanted = ["write 20.0k 1.25 s", "read 3 500 ms", "2 others 3 136 µs"];
         assert_eq!(told(&calls), wanted);
         assert_eq!(told(&calls[..3]), ["write 20.0k 1.25 s", "read 3 500 ms", "brk 2 135 µs"]);
+        let estimate = &syscalls(&calls, true, &limits)[0];
+        assert_eq!((&*estimate.count, &*estimate.time), ("~20.0k", "~1.25 s"));
         let many: Vec<_> = (0..9).map(|at| call(&format!("c{at}"), 10, None)).collect();
         assert_eq!(told(&many), ["c0 10 –", "c1 10 –", "c2 10 –", "6 others 60 –"]);
         assert!(told(&[]).is_empty());

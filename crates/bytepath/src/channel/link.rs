@@ -624,6 +624,15 @@ impl Offered {
         Ok(())
     }
 
+    /// Whether the other end is gone and has put nothing into a ring that is not mapped yet.
+    pub(super) fn is_void(&self) -> bool {
+        let (at, mut passed) = ((SENDER.passes * size_of::<u64>()) as u64, [0xff; 8]);
+        let is_zero = |file: &OwnedFd| {
+            rustix::io::pread(file, &mut passed, at) == Ok(passed.len()) && passed == [0; 8]
+        };
+        self.connection.has_hung_up() && self.files.first().is_some_and(is_zero)
+    }
+
     fn mapped_of(&self, files: Vec<OwnedFd>) -> Result<(SharedMemory, End), ChannelError> {
         taken((self.packet.as_slice(), files), self.flow, self.agreed, &self.setup)
     }

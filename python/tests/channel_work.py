@@ -32,6 +32,13 @@ def get_for_ever(queue: bytepath.Queue, told) -> None:
         del kept[:-3]
 
 
+def put_close_and_live(queue: bytepath.Queue, told) -> None:
+    queue.put(1)
+    queue.close()
+    told.send(None)
+    told.recv()
+
+
 def offer_rings(address: str, count: int, ring_bytes: int, filled: bool, told) -> None:
     """Tells when they are there, and once it is asked, how many of them were refused."""
     rings = [bytepath.Queue.connect(address, ring_bytes=ring_bytes) for _ in range(count)]

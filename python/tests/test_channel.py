@@ -1035,11 +1035,11 @@ def test_the_sender_is_told_that_the_receiver_had_no_room_for_its_ring():
 
 
 @contextlib.contextmanager
-def rings_offered(address: str, count: int, mib: int, *, filled: bool) -> Iterator[Callable[[], int]]:
+def rings_offered(address: str, count: int, kib: int, *, filled: bool) -> Iterator[Callable[[], int]]:
     """So many rings of another process, with a message each or none. What is returned ends it, and says how many of
     them were refused."""
     here, there = multiprocessing.Pipe()
-    child = fork().Process(target=work.offer_rings, args=(address, count, mib << 20, filled, there))
+    child = fork().Process(target=work.offer_rings, args=(address, count, kib << 10, filled, there))
     child.start()
     here.recv()
 
@@ -1057,7 +1057,7 @@ def test_a_ring_that_there_was_no_room_for_is_let_go_with_its_sender_if_nothing_
     address = f"@bytepath-test-{os.getpid()}-void"
     with bytepath.Queue.listen(address) as queue:
         for filled in (False, True):
-            with rings_offered(address, 1, 64, filled=filled) as ended, little_memory(32 << 20):
+            with rings_offered(address, 1, 64 << 10, filled=filled) as ended, little_memory(32 << 20):
                 for _ in range(2):
                     with pytest.raises(MemoryError, match="shared pages"):
                         queue.get_nowait()
@@ -1072,8 +1072,8 @@ def test_a_ring_that_there_was_no_room_for_is_let_go_with_its_sender_if_nothing_
 
 def test_of_rings_that_there_is_no_room_for_so_many_are_kept_and_the_others_are_told():
     address = f"@bytepath-test-{os.getpid()}-offers"
-    with bytepath.Queue.listen(address) as queue, rings_offered(address, 70, 8, filled=True) as ended:
-        with little_memory(6 << 20):
+    with bytepath.Queue.listen(address) as queue, rings_offered(address, 70, 1800, filled=True) as ended:
+        with little_memory(1500 << 10):
             for _ in range(20):
                 with pytest.raises(MemoryError, match="shared pages"):
                     queue.get_nowait()

@@ -32,6 +32,30 @@ def get_for_ever(queue: bytepath.Queue, told) -> None:
         del kept[:-3]
 
 
+def put_close_and_live(queue: bytepath.Queue, told) -> None:
+    queue.put(1)
+    queue.close()
+    told.send(None)
+    told.recv()
+
+
+def offer_rings(address: str, count: int, ring_bytes: int, filled: bool, told) -> None:
+    """Tells when they are there, and once it is asked, how many of them were refused."""
+    rings = [bytepath.Queue.connect(address, ring_bytes=ring_bytes) for _ in range(count)]
+    for ring in rings if filled else ():
+        ring.put(1)
+    told.send(None)
+    told.recv()
+    refused = 0
+    for ring in rings:
+        try:
+            ring._outbox.is_answered()
+        except bytepath.ChannelError as error:
+            assert "that end had no memory, addresses or descriptors" in str(error)
+            refused += 1
+    told.send(refused)
+
+
 def put_then_die(queue: bytepath.Queue, count: int) -> None:
     for index in range(count):
         queue.put(np.full(100_000, index))

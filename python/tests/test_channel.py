@@ -1028,10 +1028,59 @@ def test_the_sender_is_told_that_the_receiver_had_no_room_for_its_ring():
         with pytest.raises(MemoryError, match=NO_ROOM):
             there.recv(timeout=5)
         there.close()
-    with pytest.raises(bytepath.ChannelError, match=r"that end had no memory.*\(ulimit -v\)"):
+    with pytest.raises(bytepath.ChannelError, match=r"that end had no memory.*\(ulimit -v"):
         # It looks now and then.
         while True:
             here.send(2, timeout=5)
+
+
+@contextlib.contextmanager
+def rings_offered(address: str, count: int, kib: int, *, filled: bool) -> Iterator[Callable[[], int]]:
+    """So many rings of another process, with a message each or none. What is returned ends it, and says how many of
+    them were refused."""
+    here, there = multiprocessing.Pipe()
+    child = fork().Process(target=work.offer_rings, args=(address, count, kib << 10, filled, there))
+    child.start()
+    here.recv()
+
+    def ended() -> int:
+        here.send(None)
+        refused = here.recv()
+        child.join()
+        return refused
+
+    yield ended
+    child.join()
+
+
+def test_a_ring_that_there_was_no_room_for_is_let_go_with_its_sender_if_nothing_is_in_it():
+    address = f"@bytepath-test-{os.getpid()}-void"
+    with bytepath.Queue.listen(address) as queue:
+        for filled in (False, True):
+            with rings_offered(address, 1, 64 << 10, filled=filled) as ended, little_memory(32 << 20):
+                for _ in range(2):
+                    with pytest.raises(MemoryError, match="shared pages"):
+                        queue.get_nowait()
+                kept = len(os.listdir("/proc/self/fd"))
+                assert ended() == 0
+                for _ in range(2):
+                    with pytest.raises(MemoryError if filled else queues.Empty):
+                        queue.get_nowait()
+                assert filled or queue.empty() and len(os.listdir("/proc/self/fd")) == kept - 2
+        assert queue.get(timeout=5) == 1
+
+
+def test_of_rings_that_there_is_no_room_for_so_many_are_kept_and_the_others_are_told():
+    address = f"@bytepath-test-{os.getpid()}-offers"
+    with bytepath.Queue.listen(address) as queue, rings_offered(address, 70, 1800, filled=True) as ended:
+        with little_memory(1500 << 10):
+            for _ in range(20):
+                with pytest.raises(MemoryError, match="shared pages"):
+                    queue.get_nowait()
+        assert ended() == 6, "no more than 64 wait for room"
+        assert [queue.get(timeout=5) for _ in range(64)] == [1] * 64
+        with pytest.raises(queues.Empty):
+            queue.get_nowait()
 
 
 def test_nothing_lies_in_dev_shm_nor_is_it_needed():

@@ -935,6 +935,8 @@ def test_one_who_puts_beside_as_many_as_can_is_told_so_and_does_not_wait():
     stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     ours = os.getpid() << 32 | int(stat[19]) & 0xFFFF_FFFF
     child = fork().Process(target=work.put_one, args=(queue,))
+    here, there = fork().Pipe()
+    closes = fork().Process(target=work.put_close_and_live, args=(queue, there), daemon=True)
     with mmap.mmap(queue._board.fileno(), (first + most * words) * 8) as board:
         struct.pack_into("<Q", board, used * 8, most)
         for at in range(most):
@@ -943,6 +945,17 @@ def test_one_who_puts_beside_as_many_as_can_is_told_so_and_does_not_wait():
             with pytest.raises(bytepath.ChannelError, match="4096 ends put into this queue"):
                 queue.put(1, **how)
         struct.pack_into("<2Q", board, first * 8, 0, 0)
+    # One that has closed the queue lives, and puts no more: once what it has put was got, there is a place.
+    closes.start()
+    here.recv()
+    for how in ({"timeout": 0.1}, {"block": False}):
+        with pytest.raises(queues.Full):
+            queue.put(2, **how)
+    assert queue.get(timeout=30) == 1
+    with pytest.raises(queues.Empty):
+        queue.get_nowait()
     child.start()
     assert queue.get(timeout=30) == 1
     child.join()
+    here.send(None)
+    closes.join()

@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::signal::is_gone;
 
-/// Words of an account: the process that puts, the state, and the one that has taken the ring in.
+/// Words of an account: the process that puts, the state, the one that has taken the ring in, and the opening that
+/// nothing more is put in.
 const OWNER: usize = 0;
 const STATE: usize = 1;
 const TAKER: usize = 2;
+const ENDED: usize = 3;
 pub(super) const WORDS: usize = 4;
 pub(super) const MOST: usize = 4096;
 /// Bytes that say which it is.
@@ -85,6 +87,11 @@ impl<'m> Accounts<'m> {
         }
     }
 
+    /// Nothing more is put: it is closed once the receiver has got what is there.
+    pub(super) fn end(self, account: Account) {
+        self.word(account.at as usize, ENDED).store(account.opening.into(), SeqCst);
+    }
+
     /// Nothing comes out of its ring any more.
     pub(super) fn close(self, account: Account) {
         let owner = self.word(account.at as usize, OWNER);
@@ -139,11 +146,12 @@ impl<'m> Accounts<'m> {
         (0..self.used()).map(|at| i64::from(self.state(at).count)).sum()
     }
 
-    /// Whether there are as many as may be, all of processes that live.
+    /// Whether there are as many as may be, all of processes that live and may put more.
     pub(super) fn are_all_in_use(self) -> bool {
         (0..MOST).all(|at| {
             let owner = self.word(at, OWNER).load(SeqCst);
-            owner != 0 && !is_gone(owner)
+            let ended = self.word(at, ENDED).load(SeqCst);
+            owner != 0 && ended != u64::from(self.state(at).opening) && !is_gone(owner)
         })
     }
 

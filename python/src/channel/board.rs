@@ -136,10 +136,10 @@ impl Board {
 
 impl Board {
     /// An account for a ring of this process; none where there are as many as may be, until the
-    /// receiver has got what those have put who are gone.
+    /// receiver has got what those have put who are gone, or have closed the queue.
     ///
     /// # Errors
-    /// None is of one who is gone: that may last for ever.
+    /// None is of one of these: that may last for ever.
     pub(super) fn open_account(&self, py: Python<'_>) -> PyResult<Option<Account>> {
         let account = self.accounts().open(known_identity()?);
         if account.is_none() && self.accounts().are_all_in_use() {
@@ -210,6 +210,11 @@ impl Board {
         left.into_iter().filter(|&account| !accounts.is_taken_in(account)).for_each(|account| {
             self.close_account(account);
         });
+    }
+
+    /// Nothing more is put into its ring.
+    pub(super) fn end_account(&self, account: Account) {
+        self.accounts().end(account);
     }
 
     /// Nothing comes out of the ring any more.

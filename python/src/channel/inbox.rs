@@ -32,6 +32,8 @@ use crate::sys::view::Block;
 const LOOK: Duration = Duration::from_millis(10);
 /// Connections taken at once.
 const ACCEPTS_MAX: usize = 64;
+/// Rings that there is no room for yet, each of which keeps two descriptors.
+const OFFERS_MAX: usize = 64;
 /// Those that wait to be taken, and are told that nobody takes them any more; the kernel has fewer wait.
 const TOLD_MAX: usize = 1 << 16;
 /// Whoever has said what it is offers its ring at once, which is not waited for with what others
@@ -450,15 +452,22 @@ impl State {
         Ok(())
     }
 
-    /// Takes the ring, if there is room for it now, or keeps the offer for the next time.
+    /// Takes the ring, if there is room for it now, or keeps the offer for the next time. One too many is
+    /// refused, which its sender and who receives are told.
     fn take_offer(
         &mut self,
         mut offer: OfferedBuffers,
         account: Option<Account>,
     ) -> Result<(), PyError> {
         if let Err(error @ (ChannelError::Memory(_) | ChannelError::Socket { .. })) = offer.map() {
-            self.offers.push((offer, account));
-            return Err(self::error(error));
+            if offer.is_void() {
+                self.keep(Err(ChannelError::HungUp), account);
+                return Ok(());
+            }
+            if self.offers.len() < OFFERS_MAX {
+                self.offers.push((offer, account));
+                return Err(self::error(error));
+            }
         }
         self.keep(offer.receiver(), account);
         Ok(())

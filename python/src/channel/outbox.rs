@@ -49,6 +49,7 @@ pub(crate) struct Outbox {
     events: Arc<OwnedFd>,
     /// Where a board counts what is in its ring.
     account: Option<Account>,
+    board: Option<Py<Board>>,
     /// The process that made it.
     maker: u32,
 }
@@ -94,9 +95,9 @@ impl Outbox {
         ring_bytes: usize,
         capacity: usize,
         patience: f64,
-        board: Option<&Board>,
+        board: Option<Py<Board>>,
     ) -> PyResult<Option<Outbox>> {
-        let Some(board) = board else {
+        let Some(its_board) = board else {
             let connection = connected(py, address, patience)?;
             return Outbox::of(py, connection, ring_bytes, capacity, None).map(Some);
         };
@@ -104,10 +105,12 @@ impl Outbox {
         if !Connection::can_hand_over().map_err(|error| raised(py, error))? {
             return Ok(None);
         }
+        let board = its_board.get();
         let Some(account) = board.open_account(py)? else { return Ok(None) };
-        let made = Outbox::counted(py, address, ring_bytes, capacity, patience, board, account);
-        if !matches!(made, Ok(Some(_))) {
-            board.close_account(account);
+        let mut made = Outbox::counted(py, address, ring_bytes, capacity, patience, board, account);
+        match &mut made {
+            Ok(Some(made)) => made.board = Some(its_board),
+            _ => board.close_account(account),
         }
         made
     }
@@ -189,7 +192,7 @@ impl Outbox {
             self.state().sender.take()
         });
         if let Some(sender) = taken {
-            sender.finish();
+            self.end(sender);
         }
     }
 
@@ -255,7 +258,15 @@ impl Outbox {
             hopeful_from: 0,
             in_vain: 0,
         });
-        Ok(Outbox { state, events: Arc::new(events), account, maker: std::process::id() })
+        let (events, maker) = (Arc::new(events), std::process::id());
+        Ok(Outbox { state, events, account, board: None, maker })
+    }
+
+    fn end(&self, sender: BufferSender) {
+        sender.finish();
+        if let Some((board, account)) = self.board.as_ref().zip(self.account) {
+            board.get().end_account(account);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -385,7 +396,7 @@ impl Drop for Outbox {
         if let Some(sender) = state.sender.take()
             && self.maker == std::process::id()
         {
-            sender.finish();
+            self.end(sender);
         }
     }
 }

@@ -156,7 +156,10 @@ const NO_ROOM: &[u8] = b"no room";
 
 /// What a receiver answers that cannot take an offer because of this.
 pub(super) fn refusal(error: &ChannelError) -> &'static [u8] {
-    if matches!(error, ChannelError::Memory(_)) { NO_ROOM } else { REFUSED }
+    match error {
+        ChannelError::Memory(_) | ChannelError::Socket { .. } => NO_ROOM,
+        _ => REFUSED,
+    }
 }
 
 /// Why the receiver does not take the offer, if that is its answer.
@@ -164,8 +167,8 @@ pub(super) fn check_taken(answer: &[u8]) -> Result<(), ChannelError> {
     match answer {
         REFUSED => Err(ChannelError::Refused("it is not what that end can use")),
         NO_ROOM => Err(ChannelError::Refused(
-            "that end had no memory, or no addresses, for the ring; free some there, raise its \
-             limit (ulimit -v), or make the ring smaller here",
+            "that end had no memory, addresses or descriptors for the ring; free some there, raise \
+             its limit (ulimit -v, ulimit -n), or make the ring smaller here",
         )),
         _ => Ok(()),
     }

@@ -600,7 +600,13 @@ impl Offered {
         let until = deadline(setup.patience);
         let agreed = connection.greet(Role::Receiver, flow, setup, until)?;
         // The sender has made the ring since it said hello.
-        let (packet, files) = connection.hear(deadline(setup.patience), setup.patience)?;
+        let heard = connection.hear(deadline(setup.patience), setup.patience);
+        let (packet, files) = heard.inspect_err(|error| {
+            // What comes with the offer comes but once.
+            if matches!(error, ChannelError::Socket { .. }) {
+                refuse(&connection, error);
+            }
+        })?;
         let (setup, mapped) = (*setup, None);
         Ok(Offered { connection, packet, files, flow, agreed, setup, mapped })
     }
@@ -612,22 +618,31 @@ impl Offered {
             let again = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 0);
             let files = self.files.iter().map(again).collect::<Result<_, _>>();
             let files = files.map_err(ChannelError::socket("cannot keep the ring"))?;
-            let offer = (self.packet.as_slice(), files);
-            self.mapped = Some(taken(offer, self.flow, self.agreed, &self.setup)?);
+            self.mapped = Some(self.mapped_of(files)?);
+            self.files.clear();
         }
         Ok(())
     }
 
-    /// Tells the other end why its ring is not taken.
-    pub(super) fn refuse(&self, error: &ChannelError) {
-        // It may be gone; what is wrong with the offer is what counts.
-        let _ = self.connection.say(refusal(error), &[]);
+    /// Whether the other end is gone and has put nothing into a ring that is not mapped yet.
+    pub(super) fn is_void(&self) -> bool {
+        let (at, mut passed) = ((SENDER.passes * size_of::<u64>()) as u64, [0xff; 8]);
+        let is_zero = |file: &OwnedFd| {
+            rustix::io::pread(file, &mut passed, at) == Ok(passed.len()) && passed == [0; 8]
+        };
+        self.connection.has_hung_up() && self.files.first().is_some_and(is_zero)
+    }
+
+    fn mapped_of(&self, files: Vec<OwnedFd>) -> Result<(SharedMemory, End), ChannelError> {
+        taken((self.packet.as_slice(), files), self.flow, self.agreed, &self.setup)
     }
 
     /// Takes the ring, and tells the other end whether it did.
     pub(super) fn taken(mut self) -> Result<Link, ChannelError> {
-        self.map().inspect_err(|error| self.refuse(error))?;
-        let (memory, end) = self.mapped.expect("it is mapped");
+        // There is no other try, which the descriptors would be kept for.
+        let files = std::mem::take(&mut self.files);
+        let mapped = self.mapped.take().map_or_else(|| self.mapped_of(files), Ok);
+        let (memory, end) = mapped.inspect_err(|error| refuse(&self.connection, error))?;
         match self.connection.say(TAKEN, &[]) {
             // A sender to many may be done already; what it has sent is there.
             Ok(()) | Err(ChannelError::HungUp) => {
@@ -636,6 +651,12 @@ impl Offered {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Tells the other end why its ring is not taken.
+fn refuse(connection: &Connection, error: &ChannelError) {
+    // It may be gone; what is wrong with the offer is what counts.
+    let _ = connection.say(refusal(error), &[]);
 }
 
 impl AsFd for Link {

@@ -101,6 +101,12 @@ impl OfferedBuffers {
         self.offered.map()
     }
 
+    /// Whether the sender is gone and nothing is lost where its ring, which could not be mapped, is
+    /// never taken: it has put nothing in.
+    pub fn is_void(&self) -> bool {
+        self.offered.is_void()
+    }
+
     /// Makes this the end that receives.
     ///
     /// # Errors

@@ -1,13 +1,14 @@
 //! Messages with buffers: read where they were written, given back in any order, by ends that may not be
 //! there yet, or any more.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use bytepath::channel::{
     Borrowed, BufferReceiver, BufferSender, Buffers, ChannelError, Connection, Draft, Setup,
 };
 use bytepath::pages::PageSize;
 use rustix::net::RecvFlags;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{readable, small, until_readable};
 use crate::ends::contents;
@@ -76,6 +77,36 @@ fn what_is_sent_before_the_receiver_comes_and_after_the_sender_went_is_received(
     for (borrowed, bytes) in buffers.iter().zip(lens) {
         assert_holds(borrowed, bytes);
     }
+}
+
+/// The name of the test below.
+const SHORT: &str =
+    "channel::buffers::a_ring_takes_one_descriptor_and_where_there_is_none_the_sender_is_told";
+
+#[test]
+fn a_ring_takes_one_descriptor_and_where_there_is_none_the_sender_is_told() {
+    // Limits bind a whole process, so another one has them.
+    if !crate::is_alone(SHORT) {
+        return;
+    }
+    let (mut sender, there) = sender();
+    let (mut told, other) = self::sender();
+    let limit = getrlimit(Resource::Nofile);
+    let next = std::fs::File::open("/").expect("a descriptor").as_raw_fd() as u64;
+    let spare = |count| {
+        let limit = Rlimit { current: Some(next + count), ..limit };
+        setrlimit(Resource::Nofile, limit).expect("fewer are allowed");
+    };
+    spare(1);
+    let mut receiver = there.buffer_receiver(&small()).expect("a receiver");
+    spare(0);
+    let error = other.buffer_receiver(&small()).expect_err("there is no descriptor");
+    assert!(matches!(error, ChannelError::Socket { .. }), "{error:?}");
+    setrlimit(Resource::Nofile, limit).expect("it was so before");
+    let said = told.look().expect_err("it was refused").to_string();
+    assert!(said.contains("no memory, addresses or descriptors"), "{said}");
+    assert!(send(&mut sender, b"four", &[1]));
+    assert_eq!(received(&mut receiver).0, b"four");
 }
 
 #[test]

@@ -604,6 +604,11 @@ def test_what_a_profile_is_found_to_be_is_shown_and_nothing_is_said_before_it_is
         done = on_this_machine(1, tmp_path, "tune", option, program=str(tuner))
         assert done.returncode == 0 and ": ok, " in done.stderr, done
         assert done.stdout.endswith(f": told there:\ntold by {option}\n"), done
+    # The program itself reads these, and refuses the last of them alone.
+    done = on_this_machine(1, tmp_path, "tune", "--check", "--blocks", "2")
+    assert done.returncode == 2 and ": failed: exit code 2: error: --check --blocks 2: fewer than 3" in done.stdout, done
+    done = on_this_machine(1, tmp_path, "tune", "--check", "--profiles", "profiles")
+    assert done.returncode == 2 and "--check leaves no profiles" in done.stderr and not (tmp_path / "profiles").exists()
     tuner.write_text(TUNER.format(program=command, folder=tmp_path, shown="sed s/quick/other/"))
     done = on_this_machine(1, tmp_path, "tune", "--quick", program=str(tuner))
     assert done.returncode == 1 and ": measured, " in done.stderr and ": ok" not in done.stderr, done

@@ -36,7 +36,10 @@ IDENTITY_S = 10
 WAITS_S = 2.0
 """Who has a machine is asked so often until it is had."""
 
-TELLS = {"--show", "--check"}
+CHECK = "--check"
+"""By this, tune leaves no record."""
+
+TELLS = {"--show", CHECK}
 """Of these, tune tells something of the profile that is there, and keeps none."""
 
 WRITES = {"--flame", "--folded", "--firefox", "--save-jobs"}
@@ -65,7 +68,7 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     _common(tune)
     tune.add_argument("--profiles", metavar="DIR", type=_folder, help="write a copy of each profile into DIR")
-    tune.set_defaults(run=run_tune, needs_scheduler=True, hands_on=True)
+    tune.set_defaults(run=run_tune, needs_scheduler=True, hands_on=True, refuse=refuse_copies)
     doctor = commands.add_parser(
         "doctor", allow_abbrev=False, help="find out what holds each machine back",
         description="Runs `bytepath doctor` on every machine, and tells what is poor where.",
@@ -137,12 +140,18 @@ def refuse(arguments: argparse.Namespace) -> None:
             raise WrongUsage(f"{option} measures nothing; `{alone}` needs no fleet")
 
 
+def refuse_copies(arguments: argparse.Namespace) -> None:
+    """Refuses copies of profiles where none is had."""
+    if arguments.profiles and CHECK in arguments.words:
+        raise WrongUsage(f"{CHECK} leaves no profiles to copy; --show has each machine tell the one that is there")
+
+
 async def run_tune(arguments: argparse.Namespace) -> int:
     """Measures every machine."""
     if arguments.profiles:
         files.check_folder(arguments.profiles)
-    keeps = not TELLS & set(arguments.words)
-    found = await _everywhere(arguments, ["tune", *arguments.words], True, _check_kept if keeps else None)
+    keeps, record = not TELLS & set(arguments.words), CHECK not in arguments.words
+    found = await _everywhere(arguments, ["tune", *arguments.words], record, _check_kept if keeps else None)
     profiles, lines = [], [files.printable(f"{m['name']}: {_tuned(m)}") for m in found["machines"]]
     for machine in found["machines"] if arguments.profiles else []:
         file = arguments.profiles / f"{machine['name'].replace('/', '_')}.json"

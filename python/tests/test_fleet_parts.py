@@ -993,6 +993,13 @@ def test_a_word_is_left_in_no_file_that_a_link_leads_to(tmp_path):
     assert (theirs / "mark").is_fifo()
 
 
+def test_a_folder_or_journal_whose_name_is_too_long_is_refused(tmp_path):
+    with pytest.raises(FleetError, match=r"it is no folder, and none can be made \(File name too long\)$"):
+        files.check_folder(tmp_path / ("x" * 300))
+    with pytest.raises(FleetError, match="File name too long.*name another file with --journal"):
+        Journal(tmp_path / ("x" * 300), ["from", "to"])
+
+
 @needs_root
 def test_a_word_is_not_left_in_a_directory_of_somebody_elses(tmp_path):
     os.chown(tmp_path, NOBODY, -1)

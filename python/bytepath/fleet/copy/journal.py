@@ -554,7 +554,7 @@ def _real(path: Path) -> Path:
 
 def _locked(path: Path) -> int:
     """The lock of a journal, which is one process's at a time."""
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise FleetError(f"the journal cannot be kept as {path} (no regular file); name another file with --journal")
     _refuse_what_is_none(path)
     for _ in range(LOCKS_MAX):

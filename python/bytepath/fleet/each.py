@@ -8,6 +8,7 @@ import contextlib
 import datetime
 import itertools
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Coroutine
@@ -152,18 +153,33 @@ async def run_tune(arguments: argparse.Namespace) -> int:
         files.check_folder(arguments.profiles)
     keeps, record = not TELLS & set(arguments.words), CHECK not in arguments.words
     found = await _everywhere(arguments, ["tune", *arguments.words], record, _check_kept if keeps else None)
-    profiles, lines = [], [files.printable(f"{m['name']}: {_tuned(m)}") for m in found["machines"]]
-    for machine in found["machines"] if arguments.profiles else []:
-        file = arguments.profiles / f"{machine['name'].replace('/', '_')}.json"
-        if machine.get("record") is not None:
-            profiles.append((file, json.dumps(machine["record"], indent=1) + "\n"))
-        elif file.exists():
-            lines.append(files.printable(f"{file} is of an earlier run: this one left none of {machine['name']}"))
+    lines, failed = [f"{machine['name']}: {_tuned(machine)}" for machine in found["machines"]], []
     if arguments.profiles:
-        written = "1 profile was" if len(profiles) == 1 else f"{len(profiles) or 'no'} profiles were"
-        lines.append(files.printable(f"{written} written into {arguments.profiles}"))
-    _tell(arguments, found, "\n".join(lines), *profiles)
-    return _code(found)
+        more, failed = _copied(arguments.profiles, found["machines"])
+        lines += more
+    try:
+        _tell(arguments, found, files.printable("\n".join(lines)))
+    finally:
+        for why in failed:
+            files.say(why)
+    return _code(found) or (1 if failed else 0)
+
+
+def _copied(folder: Path, machines: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
+    """Writes the profiles of machines into a folder: what is to be told of that, and why some could not be written."""
+    lines, failed, count = [], [], 0
+    for machine in machines:
+        file = folder / f"{machine['name'].replace('/', '_')}.json"
+        if machine.get("record") is not None:
+            try:
+                files.write(file, json.dumps(machine["record"], indent=1) + "\n")
+                count += 1
+            except FleetError as error:
+                failed.append(str(error))
+        elif os.path.exists(file):
+            lines.append(f"{file} is of an earlier run: this one left none of {machine['name']}")
+    written = "1 profile was" if count == 1 else f"{count or 'no'} profiles were"
+    return [*lines, f"{written} written into {folder}"], failed
 
 
 async def _check_kept(client: Client, machine: Machine, found: dict[str, Any], words: list[str]) -> None:

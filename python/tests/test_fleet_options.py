@@ -593,10 +593,13 @@ def test_a_folder_of_profiles_keeps_other_files_and_those_of_an_earlier_run_are_
     assert earlier.read_text() == before and other.read_text() == "notes"
     earlier.unlink()
     earlier.mkdir()
-    tuner.write_text(TUNER.format(program=command, folder=tmp_path, shown="cat"))
+    others = TUNER.replace('%% --json*}}\\"', '%% --json*}}\\", \\"disturbed\\": \\"others worked\\"')
+    tuner.write_text(others.format(program=command, folder=tmp_path, shown="cat"))
     done = on_this_machine(1, tmp_path, *words, program=str(tuner))
     assert done.returncode == 1 and done.stdout.endswith("\nno profiles were written into profiles\n"), done
     assert f"cannot write profiles/{earlier.name}: Is a directory" in done.stderr, done
+    doubt = "while this was measured, others worked; measure again when the machine is idle"
+    assert f"; the profile is kept there; {doubt}\n" in done.stdout, done
     for folder, why in (("", "'' is no folder"), ("profiles/notes.txt", "cannot write into profiles/notes.txt: it is no folder")):
         done = on_this_machine(1, tmp_path, "tune", "--profiles", folder, program=str(tuner))
         assert done.returncode == (1 if folder else 2) and why in done.stderr and not done.stdout, done

@@ -17,6 +17,7 @@ from typing import Any
 
 from distributed import Client
 
+from .._tune import doubt
 from . import files, findings, report, worker
 from .cluster import connected, first_line
 from .errors import FleetError, WrongUsage
@@ -212,7 +213,8 @@ def _tuned(machine: dict[str, Any]) -> str:
         return "\n".join(filter(None, [f"{machine['status']}: {machine['why']}", shown]))
     if "shown" in machine:
         return f"told there:\n{shown}"
-    return f"measured in {machine['seconds']:.0f} s; the profile is kept there"
+    measured = f"measured in {machine['seconds']:.0f} s; the profile is kept there"
+    return "; ".join([measured, *doubt(machine["record"] or {})])
 
 
 async def run_doctor(arguments: argparse.Namespace) -> int:

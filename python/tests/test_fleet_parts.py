@@ -879,6 +879,8 @@ def test_progress_says_how_far_it_is():
     seen = deque([(100.0, 0, 0.1), (104.0, 4 << 30, 0.3)])
     assert text(5, 4 << 30, 0.3, 3, seen) == "5 files, 4 GiB, 1 GiB/s, about 30%, about 0:14 left, 3 workers"
     assert "time left unknown" in text(0, 0, 0.0, 1, deque([(1.0, 0, 0.0)]))
+    # A large file was begun anew.
+    assert text(5, 0, 0.3, 3, deque([(100.0, 4 << 30, 0.3), (104.0, 0, 0.3)])).startswith("5 files, 0 B, 0 B/s, about 30%")
 
 
 def test_words_on_the_command_line_that_mean_nothing_are_refused():

@@ -80,9 +80,9 @@ class Journal:
                 self.give_back()
                 # What is in the source may have changed since.
                 self.db.execute("DELETE FROM apart")
-                self._earlier = {row[0] for row in self.db.execute("SELECT k FROM large")}
-                self.undone_bytes = 0
-                """What earlier runs had copied of large files that are begun anew."""
+                self._earlier = dict(self.db.execute("SELECT k, moved FROM large").fetchall())
+                """What earlier runs have copied of large files."""
+                self.unset("undone_bytes")
                 self.db.execute("BEGIN")
         except sqlite3.DatabaseError as error:
             os.close(self._lock)
@@ -317,7 +317,8 @@ class Journal:
         """Forgets a large file. What was copied of it is copied anew, or was in vain."""
         for (moved,) in self.db.execute("SELECT moved FROM large WHERE k = ?", (k,)).fetchall():
             self.add_to("bytes", -moved)
-            self.undone_bytes += moved if k in self._earlier else 0
+            # It was in the count before this run.
+            self.add_to("undone_bytes", self._earlier.get(k, 0))
         self.db.execute("DELETE FROM large WHERE k = ?", (k,))
 
     def _put_names(self, names: list[str], weight: float = 0.0) -> None:

@@ -187,6 +187,20 @@ def test_a_range_that_failed_keeps_its_file_from_being_named_and_begins_it_anew(
     assert journal.unfinished() == []
 
 
+def test_nothing_is_left_to_be_done_of_a_large_file_that_is_begun_anew_but_its_name(journal):
+    journal.put([tree("")])
+    journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 192 << 20, "w": 0.75}]))
+    [(id, begin)] = journal.take(9)
+    begun = {"k": begin["k"], "s": "name", "cloned": False, "ino": 1, "size": 192 << 20, "mtime": 1 << 61}
+    journal.settle([(id, begin)], answer(begun=[begun]))
+    [first, *_] = journal.take(9)
+    # The run ends before the others are done.
+    journal.settle([first], answer(failed=[{"item": first[1], "why": ["error reading"]}]))
+    journal.give_back()
+    assert journal.try_failed_again() == 1 and journal.number("large_left") == 0
+    assert [item for _, item in journal.take(9)] == [{"do": "tree", "d": "", "n": ["big"], "w": 0.5}]
+
+
 def test_what_was_copied_of_a_large_file_that_is_begun_anew_does_not_count(tmp_path):
     path, words, size = tmp_path / "a.journal", ["from", "to"], 192 << 20
 

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -103,6 +104,13 @@ def traced() -> tuple[str, ...]:
     if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
         pytest.skip("there is no strace, or tracing is refused")
     return (strace, "-f", "-qqq")
+
+
+def wake(calls: Path, call: str) -> None:
+    """Ends who traces the program that sleeps in this call, and no parent of it, and so its sleep."""
+    sleeper = re.search(rf"(\d+) +{call}\(", calls.read_text())[1]
+    tracer = re.search(r"TracerPid:\s*(\d+)", Path(f"/proc/{sleeper}/status").read_text())[1]
+    os.kill(int(tracer), signal.SIGKILL)
 
 
 def some_files(root: Path, count: int, size: int) -> None:
@@ -1283,13 +1291,18 @@ def test_a_piece_that_wakes_when_all_is_over_makes_no_directories(piece, tmp_pat
     for number in range(5):
         (tmp_path / f"source/{number}").mkdir(parents=True)
     stage = tmp_path / "copy/run/stage-0"
-    # It sleeps once it has made the first of them.
-    slow = (*traced, "-o", str(tmp_path / "calls"), "-e", "trace=mkdirat", "-e", "inject=mkdirat:delay_exit=2000000:when=1")
+    # It sleeps once it has made the first of them, for as long as who traces it is there.
+    calls = tmp_path / "calls"
+    sleepy = (*traced, "-D", "-o", str(calls), "-e", "trace=mkdirat", "-e", "inject=mkdirat:delay_exit=60000000:when=1")
     with ThreadPoolExecutor(1) as other:
-        answer = other.submit(piece, {"do": "tree", "d": "", "w": 1.0}, before=slow, once=True)
+        late = other.submit(piece, {"do": "tree", "d": "", "w": 1.0}, before=sleepy, once=True)
         wait_until(lambda: len(list((tmp_path / "copy").iterdir())) > 1)
+        began = time.monotonic()
         stage.rmdir()
-        answer = answer.result()
+        # After less than a second it would not look around.
+        wait_until(lambda: time.monotonic() > began + 1.1)
+        wake(calls, "mkdirat")
+        answer = late.result()
     assert len(list((tmp_path / "copy").iterdir())) == 2, answer
     assert answer["fenced"] and len(answer["rest"]) == 4
 
@@ -1329,9 +1342,7 @@ def test_links_and_fifos_change_nothing_once_it_is_over(piece, tmp_path, traced,
         shutil.rmtree(copy / "run/stage-0")
         before = os.stat(copy).st_mtime_ns
         assert os.readlink(copy / "name") == "old", "nothing is removed before there is something in its place"
-        sleeper = re.search(rf"(\d+) +{call.split(',')[0]}\(", calls.read_text())[1]
-        tracer = re.search(r"TracerPid:\s*(\d+)", Path(f"/proc/{sleeper}/status").read_text())[1]
-        os.kill(int(tracer), signal.SIGKILL)
+        wake(calls, call.split(",")[0])
         answer = late.result()
     assert answer["fenced"]
     assert os.readlink(copy / "name") == "old" and os.stat(copy).st_mtime_ns == before

@@ -187,7 +187,7 @@ def test_what_ends_whoever_does_it_fails_by_its_name_and_the_rest_is_copied(comm
     done = on_this_machine(1, tmp_path, "cp", "--json", "-", "source", "copy", program=str(killer))
     assert done.returncode == 1 and "1 entry was not copied" in done.stderr, done
     [line] = json.loads(done.stdout)["why"]
-    assert line.startswith(f"{tmp_path}/source/bad: its piece failed again and again, the last time so: ") and why in line
+    assert line.startswith(f"{tmp_path}/source/bad (with all below it): its piece failed again and again, the last time so: ") and why in line
     assert {path.name for path in (tmp_path / "copy").iterdir() if not path.name.startswith(".")} == {"good", "better"}
     ended_well(on_this_machine(1, tmp_path, "cp", "source", "copy"))
     assert_copied(tmp_path / "source", tmp_path / "copy")

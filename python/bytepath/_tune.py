@@ -21,12 +21,12 @@ class Profile(dict[str, Any]):
     def __str__(self) -> str:
         costs = [f"{cost['name']}: {cost['value']:.4g} {cost['unit']}" for cost in self["costs"]]
         pairs = [f"{pair['source']} to {pair['sink']}{_best(pair)}" for pair in self["pairs"]]
-        lines = [f"measured {self['made']}", *_doubt(self), *costs, *pairs]
+        lines = [f"measured {self['made']}", *doubt(self), *costs, *pairs]
         # A file from somewhere else must not command the terminal.
         return "\n".join("".join("\ufffd" if unicodedata.category(c) == "Cc" else c for c in line) for line in lines)
 
 
-def _doubt(profile: Profile) -> list[str]:
+def doubt(profile: dict[str, Any]) -> list[str]:
     """What to do about figures that others disturbed; nothing where nobody did."""
     why = profile.get("disturbed")
     return [f"while this was measured, {why}; measure again when the machine is idle"] if why else []
@@ -70,6 +70,6 @@ def tune(
     if profile is not None:
         arguments += ["--profile", os.fspath(profile)]
     made = Profile(json.loads(checked(arguments, show=show)))
-    for doubt in _doubt(made):
-        warnings.warn(doubt, stacklevel=2)
+    for why in doubt(made):
+        warnings.warn(why, stacklevel=2)
     return made

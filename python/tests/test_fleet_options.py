@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -105,6 +106,13 @@ def traced() -> tuple[str, ...]:
     return (strace, "-f", "-qqq")
 
 
+def wake(calls: Path, call: str) -> None:
+    """Ends who traces the program that sleeps in this call, and no parent of it, and so its sleep."""
+    sleeper = re.search(rf"(\d+) +{call}\(", calls.read_text())[1]
+    tracer = re.search(r"TracerPid:\s*(\d+)", Path(f"/proc/{sleeper}/status").read_text())[1]
+    os.kill(int(tracer), signal.SIGKILL)
+
+
 def some_files(root: Path, count: int, size: int) -> None:
     root.mkdir(parents=True)
     for number in range(count):
@@ -179,7 +187,7 @@ def test_what_ends_whoever_does_it_fails_by_its_name_and_the_rest_is_copied(comm
     done = on_this_machine(1, tmp_path, "cp", "--json", "-", "source", "copy", program=str(killer))
     assert done.returncode == 1 and "1 entry was not copied" in done.stderr, done
     [line] = json.loads(done.stdout)["why"]
-    assert line.startswith(f"{tmp_path}/source/bad: its piece failed again and again, the last time so: ") and why in line
+    assert line.startswith(f"{tmp_path}/source/bad (with all below it): its piece failed again and again, the last time so: ") and why in line
     assert {path.name for path in (tmp_path / "copy").iterdir() if not path.name.startswith(".")} == {"good", "better"}
     ended_well(on_this_machine(1, tmp_path, "cp", "source", "copy"))
     assert_copied(tmp_path / "source", tmp_path / "copy")
@@ -591,6 +599,15 @@ def test_a_folder_of_profiles_keeps_other_files_and_those_of_an_earlier_run_are_
     assert done.returncode == 1 and "no profiles were written into profiles" in done.stdout, done
     assert f"profiles/{earlier.name} is of an earlier run: this one left none of {earlier.stem}" in done.stdout, done
     assert earlier.read_text() == before and other.read_text() == "notes"
+    earlier.unlink()
+    earlier.mkdir()
+    others = TUNER.replace('%% --json*}}\\"', '%% --json*}}\\", \\"disturbed\\": \\"others worked\\"')
+    tuner.write_text(others.format(program=command, folder=tmp_path, shown="cat"))
+    done = on_this_machine(1, tmp_path, *words, program=str(tuner))
+    assert done.returncode == 1 and done.stdout.endswith("\nno profiles were written into profiles\n"), done
+    assert f"cannot write profiles/{earlier.name}: Is a directory" in done.stderr, done
+    doubt = "while this was measured, others worked; measure again when the machine is idle"
+    assert f"; the profile is kept there; {doubt}\n" in done.stdout, done
     for folder, why in (("", "'' is no folder"), ("profiles/notes.txt", "cannot write into profiles/notes.txt: it is no folder")):
         done = on_this_machine(1, tmp_path, "tune", "--profiles", folder, program=str(tuner))
         assert done.returncode == (1 if folder else 2) and why in done.stderr and not done.stdout, done
@@ -604,6 +621,11 @@ def test_what_a_profile_is_found_to_be_is_shown_and_nothing_is_said_before_it_is
         done = on_this_machine(1, tmp_path, "tune", option, program=str(tuner))
         assert done.returncode == 0 and ": ok, " in done.stderr, done
         assert done.stdout.endswith(f": told there:\ntold by {option}\n"), done
+    # The program itself reads these, and refuses the last of them alone.
+    done = on_this_machine(1, tmp_path, "tune", "--check", "--blocks", "2")
+    assert done.returncode == 2 and ": failed: exit code 2: error: --check --blocks 2: fewer than 3" in done.stdout, done
+    done = on_this_machine(1, tmp_path, "tune", "--check", "--profiles", "profiles")
+    assert done.returncode == 2 and "--check leaves no profiles" in done.stderr and not (tmp_path / "profiles").exists()
     tuner.write_text(TUNER.format(program=command, folder=tmp_path, shown="sed s/quick/other/"))
     done = on_this_machine(1, tmp_path, "tune", "--quick", program=str(tuner))
     assert done.returncode == 1 and ": measured, " in done.stderr and ": ok" not in done.stderr, done
@@ -1269,13 +1291,18 @@ def test_a_piece_that_wakes_when_all_is_over_makes_no_directories(piece, tmp_pat
     for number in range(5):
         (tmp_path / f"source/{number}").mkdir(parents=True)
     stage = tmp_path / "copy/run/stage-0"
-    # It sleeps once it has made the first of them.
-    slow = (*traced, "-o", str(tmp_path / "calls"), "-e", "trace=mkdirat", "-e", "inject=mkdirat:delay_exit=2000000:when=1")
+    # It sleeps once it has made the first of them, for as long as who traces it is there.
+    calls = tmp_path / "calls"
+    sleepy = (*traced, "-D", "-o", str(calls), "-e", "trace=mkdirat", "-e", "inject=mkdirat:delay_exit=60000000:when=1")
     with ThreadPoolExecutor(1) as other:
-        answer = other.submit(piece, {"do": "tree", "d": "", "w": 1.0}, before=slow, once=True)
+        late = other.submit(piece, {"do": "tree", "d": "", "w": 1.0}, before=sleepy, once=True)
         wait_until(lambda: len(list((tmp_path / "copy").iterdir())) > 1)
+        began = time.monotonic()
         stage.rmdir()
-        answer = answer.result()
+        # After less than a second it would not look around.
+        wait_until(lambda: time.monotonic() > began + 1.1)
+        wake(calls, "mkdirat")
+        answer = late.result()
     assert len(list((tmp_path / "copy").iterdir())) == 2, answer
     assert answer["fenced"] and len(answer["rest"]) == 4
 
@@ -1315,9 +1342,7 @@ def test_links_and_fifos_change_nothing_once_it_is_over(piece, tmp_path, traced,
         shutil.rmtree(copy / "run/stage-0")
         before = os.stat(copy).st_mtime_ns
         assert os.readlink(copy / "name") == "old", "nothing is removed before there is something in its place"
-        sleeper = re.search(rf"(\d+) +{call.split(',')[0]}\(", calls.read_text())[1]
-        tracer = re.search(r"TracerPid:\s*(\d+)", Path(f"/proc/{sleeper}/status").read_text())[1]
-        os.kill(int(tracer), signal.SIGKILL)
+        wake(calls, call.split(",")[0])
         answer = late.result()
     assert answer["fenced"]
     assert os.readlink(copy / "name") == "old" and os.stat(copy).st_mtime_ns == before

@@ -187,6 +187,20 @@ def test_a_range_that_failed_keeps_its_file_from_being_named_and_begins_it_anew(
     assert journal.unfinished() == []
 
 
+def test_nothing_is_left_to_be_done_of_a_large_file_that_is_begun_anew_but_its_name(journal):
+    journal.put([tree("")])
+    journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 192 << 20, "w": 0.75}]))
+    [(id, begin)] = journal.take(9)
+    begun = {"k": begin["k"], "s": "name", "cloned": False, "ino": 1, "size": 192 << 20, "mtime": 1 << 61}
+    journal.settle([(id, begin)], answer(begun=[begun]))
+    [first, *_] = journal.take(9)
+    # The run ends before the others are done.
+    journal.settle([first], answer(failed=[{"item": first[1], "why": ["error reading"]}]))
+    journal.give_back()
+    assert journal.try_failed_again() == 1 and journal.number("large_left") == 0
+    assert [item for _, item in journal.take(9)] == [{"do": "tree", "d": "", "n": ["big"], "w": 0.5}]
+
+
 def test_what_was_copied_of_a_large_file_that_is_begun_anew_does_not_count(tmp_path):
     path, words, size = tmp_path / "a.journal", ["from", "to"], 192 << 20
 
@@ -208,7 +222,7 @@ def test_what_was_copied_of_a_large_file_that_is_begun_anew_does_not_count(tmp_p
     journal.settle([first], copied(first))
     # Another of them says that it is another file by now.
     journal.settle([second], answer(again=[{"k": second[1]["k"], "w": 0.1}]))
-    assert journal.number("bytes") == 5 and journal.undone_bytes == 0
+    assert journal.number("bytes") == 5 and journal.number("undone_bytes") == 0
     assert not journal.settle([third], copied(third))
     journal.settle(journal.take(1), answer(large=[{"f": "big", "size": size, "w": 0.5}]))
     first, second, third = begins(journal)
@@ -218,8 +232,20 @@ def test_what_was_copied_of_a_large_file_that_is_begun_anew_does_not_count(tmp_p
     journal.commit()
     journal.close()
     journal = Journal(path, words)
+    # What this run adds was not there before it.
+    journal.db.execute("UPDATE large SET moved = moved + 7")
+    journal.add_to("bytes", 7)
+    journal.commit()
+    for _ in range(2):
+        # What is not kept is not counted, and done again.
+        journal.try_failed_again()
+        assert journal.number("bytes") == 5 and journal.number("undone_bytes") == 128 << 20
+        journal.rollback()
     journal.try_failed_again()
-    assert journal.number("bytes") == 5 and journal.undone_bytes == 128 << 20
+    journal.commit()
+    journal.close()
+    journal = Journal(path, words)
+    assert journal.number("undone_bytes") == 0
     journal.close()
 
 
@@ -879,6 +905,8 @@ def test_progress_says_how_far_it_is():
     seen = deque([(100.0, 0, 0.1), (104.0, 4 << 30, 0.3)])
     assert text(5, 4 << 30, 0.3, 3, seen) == "5 files, 4 GiB, 1 GiB/s, about 30%, about 0:14 left, 3 workers"
     assert "time left unknown" in text(0, 0, 0.0, 1, deque([(1.0, 0, 0.0)]))
+    # A large file was begun anew.
+    assert text(5, 0, 0.3, 3, deque([(100.0, 4 << 30, 0.3), (104.0, 0, 0.3)])).startswith("5 files, 0 B, 0 B/s, about 30%")
 
 
 def test_words_on_the_command_line_that_mean_nothing_are_refused():
@@ -991,6 +1019,13 @@ def test_a_word_is_left_in_no_file_that_a_link_leads_to(tmp_path):
     run.symlink_to(theirs)
     assert worker.mark(mark, "word") and worker.marked(mark) is None
     assert (theirs / "mark").is_fifo()
+
+
+def test_a_folder_or_journal_whose_name_is_too_long_is_refused(tmp_path):
+    with pytest.raises(FleetError, match=r"it is no folder, and none can be made \(File name too long\)$"):
+        files.check_folder(tmp_path / ("x" * 300))
+    with pytest.raises(FleetError, match="File name too long.*name another file with --journal"):
+        Journal(tmp_path / ("x" * 300), ["from", "to"])
 
 
 @needs_root

@@ -8,6 +8,7 @@ import contextlib
 import datetime
 import itertools
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Coroutine
@@ -16,6 +17,7 @@ from typing import Any
 
 from distributed import Client
 
+from .._tune import doubt
 from . import files, findings, report, worker
 from .cluster import connected, first_line
 from .errors import FleetError, WrongUsage
@@ -36,7 +38,10 @@ IDENTITY_S = 10
 WAITS_S = 2.0
 """Who has a machine is asked so often until it is had."""
 
-TELLS = {"--show", "--check"}
+CHECK = "--check"
+"""By this, tune leaves no record."""
+
+TELLS = {"--show", CHECK}
 """Of these, tune tells something of the profile that is there, and keeps none."""
 
 WRITES = {"--flame", "--folded", "--firefox", "--save-jobs"}
@@ -65,7 +70,7 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     _common(tune)
     tune.add_argument("--profiles", metavar="DIR", type=_folder, help="write a copy of each profile into DIR")
-    tune.set_defaults(run=run_tune, needs_scheduler=True, hands_on=True)
+    tune.set_defaults(run=run_tune, needs_scheduler=True, hands_on=True, refuse=refuse_copies)
     doctor = commands.add_parser(
         "doctor", allow_abbrev=False, help="find out what holds each machine back",
         description="Runs `bytepath doctor` on every machine, and tells what is poor where.",
@@ -137,24 +142,45 @@ def refuse(arguments: argparse.Namespace) -> None:
             raise WrongUsage(f"{option} measures nothing; `{alone}` needs no fleet")
 
 
+def refuse_copies(arguments: argparse.Namespace) -> None:
+    """Refuses copies of profiles where none is had."""
+    if arguments.profiles and CHECK in arguments.words:
+        raise WrongUsage(f"{CHECK} leaves no profiles to copy; --show has each machine tell the one that is there")
+
+
 async def run_tune(arguments: argparse.Namespace) -> int:
     """Measures every machine."""
     if arguments.profiles:
         files.check_folder(arguments.profiles)
-    keeps = not TELLS & set(arguments.words)
-    found = await _everywhere(arguments, ["tune", *arguments.words], True, _check_kept if keeps else None)
-    profiles, lines = [], [files.printable(f"{m['name']}: {_tuned(m)}") for m in found["machines"]]
-    for machine in found["machines"] if arguments.profiles else []:
-        file = arguments.profiles / f"{machine['name'].replace('/', '_')}.json"
-        if machine.get("record") is not None:
-            profiles.append((file, json.dumps(machine["record"], indent=1) + "\n"))
-        elif file.exists():
-            lines.append(files.printable(f"{file} is of an earlier run: this one left none of {machine['name']}"))
+    keeps, record = not TELLS & set(arguments.words), CHECK not in arguments.words
+    found = await _everywhere(arguments, ["tune", *arguments.words], record, _check_kept if keeps else None)
+    lines, failed = [f"{machine['name']}: {_tuned(machine)}" for machine in found["machines"]], []
     if arguments.profiles:
-        written = "1 profile was" if len(profiles) == 1 else f"{len(profiles) or 'no'} profiles were"
-        lines.append(files.printable(f"{written} written into {arguments.profiles}"))
-    _tell(arguments, found, "\n".join(lines), *profiles)
-    return _code(found)
+        more, failed = _copied(arguments.profiles, found["machines"])
+        lines += more
+    try:
+        _tell(arguments, found, files.printable("\n".join(lines)))
+    finally:
+        for why in failed:
+            files.say(why)
+    return _code(found) or (1 if failed else 0)
+
+
+def _copied(folder: Path, machines: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
+    """Writes the profiles of machines into a folder: what is to be told of that, and why some could not be written."""
+    lines, failed, count = [], [], 0
+    for machine in machines:
+        file = folder / f"{machine['name'].replace('/', '_')}.json"
+        if machine.get("record") is not None:
+            try:
+                files.write(file, json.dumps(machine["record"], indent=1) + "\n")
+                count += 1
+            except FleetError as error:
+                failed.append(str(error))
+        elif os.path.exists(file):
+            lines.append(f"{file} is of an earlier run: this one left none of {machine['name']}")
+    written = "1 profile was" if count == 1 else f"{count or 'no'} profiles were"
+    return [*lines, f"{written} written into {folder}"], failed
 
 
 async def _check_kept(client: Client, machine: Machine, found: dict[str, Any], words: list[str]) -> None:
@@ -187,7 +213,8 @@ def _tuned(machine: dict[str, Any]) -> str:
         return "\n".join(filter(None, [f"{machine['status']}: {machine['why']}", shown]))
     if "shown" in machine:
         return f"told there:\n{shown}"
-    return f"measured in {machine['seconds']:.0f} s; the profile is kept there"
+    measured = f"measured in {machine['seconds']:.0f} s; the profile is kept there"
+    return "; ".join([measured, *doubt(machine["record"] or {})])
 
 
 async def run_doctor(arguments: argparse.Namespace) -> int:

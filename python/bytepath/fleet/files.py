@@ -41,7 +41,7 @@ def check_folder(path: Path) -> None:
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:
-        what = error.strerror if path.is_dir() else f"it is no folder, and none can be made ({error.strerror})"
+        what = error.strerror if os.path.isdir(path) else f"it is no folder, and none can be made ({error.strerror})"
         raise FleetError(f"cannot write into {path}: {what}") from error
 
 

@@ -80,9 +80,9 @@ class Journal:
                 self.give_back()
                 # What is in the source may have changed since.
                 self.db.execute("DELETE FROM apart")
-                self._earlier = {row[0] for row in self.db.execute("SELECT k FROM large")}
-                self.undone_bytes = 0
-                """What earlier runs had copied of large files that are begun anew."""
+                self._earlier = dict(self.db.execute("SELECT k, moved FROM large").fetchall())
+                """What earlier runs have copied of large files."""
+                self.unset("undone_bytes")
                 self.db.execute("BEGIN")
         except sqlite3.DatabaseError as error:
             os.close(self._lock)
@@ -302,23 +302,26 @@ class Journal:
             # Another part of it told so before.
             self.add_to("w", weight)
             return
-        query = "SELECT id, body FROM items WHERE rank >= ?"
-        rows = self.db.execute(query, (min(_RANKS.values()),)).fetchall()
-        left = [(id, item) for id, item in ((id, _loaded(body)) for id, body in rows) if item["k"] == k]
-        self.add_to("large_left", -sum(self._large_bytes(item) for _, item in left))
-        self.db.executemany("DELETE FROM items WHERE id = ?", [(id,) for id, _ in left])
         failed = self.db.execute("SELECT id, body FROM failed").fetchall()
         self.db.executemany("DELETE FROM failed WHERE id = ?", [(id,) for id, body in failed if _loaded(body).get("k") == k])
-        self._forget_large(k)
-        weight += sum(item["w"] for _, item in left)
+        weight += self._forget_large({k})
         self._put_names([row[0], *self._forgotten_names([row[0]])], weight)
 
-    def _forget_large(self, k: int) -> None:
-        """Forgets a large file. What was copied of it is copied anew, or was in vain."""
-        for (moved,) in self.db.execute("SELECT moved FROM large WHERE k = ?", (k,)).fetchall():
-            self.add_to("bytes", -moved)
-            self.undone_bytes += moved if k in self._earlier else 0
-        self.db.execute("DELETE FROM large WHERE k = ?", (k,))
+    def _forget_large(self, forgotten: set[int]) -> float:
+        """Forgets large files, with all that was yet to be done of them, and returns what that weighed. What was copied of them
+        is copied anew, or was in vain."""
+        query = "SELECT id, body FROM items WHERE rank >= ?"
+        rows = self.db.execute(query, (min(_RANKS.values()),)) if forgotten else []
+        left = [(id, item) for id, item in ((id, _loaded(body)) for id, body in rows) if item["k"] in forgotten]
+        self.add_to("large_left", -sum(self._large_bytes(item) for _, item in left))
+        self.db.executemany("DELETE FROM items WHERE id = ?", [(id,) for id, _ in left])
+        for k in forgotten:
+            for (moved,) in self.db.execute("SELECT moved FROM large WHERE k = ?", (k,)).fetchall():
+                self.add_to("bytes", -moved)
+                # It was in the count before this run.
+                self.add_to("undone_bytes", self._earlier.get(k, 0))
+            self.db.execute("DELETE FROM large WHERE k = ?", (k,))
+        return float(sum(item["w"] for _, item in left))
 
     def _put_names(self, names: list[str], weight: float = 0.0) -> None:
         """Has names looked at, whatever they are by now."""
@@ -443,12 +446,13 @@ class Journal:
         """Puts what failed as work again; how much. Files are looked for by their names: they may be others now, or gone."""
         rows = self.db.execute("SELECT body FROM failed ORDER BY id").fetchall()
         files: list[str] = []
+        large: set[int] = set()
         for (body,) in rows:
             item = _loaded(body)
             # What is made in a directory changes its time, which it may have had already.
             self._close(folder for folder in _folders(item) if folder)
             if item["do"] in ("begin", "range", "end"):
-                self._forget_large(item["k"])
+                large.add(item["k"])
                 files.append(item["f"])
             elif item["do"] == "tree" and item.get("n"):
                 files += (_below(item["d"], name) for name in item["n"])
@@ -462,7 +466,7 @@ class Journal:
             else:
                 self.put([item])
         files += self._forgotten_names(files)
-        self._put_names(files)
+        self._put_names(files, self._forget_large(large))
         self._close([row[0] for row in self.db.execute("SELECT f FROM open")])
         self.db.execute("DELETE FROM open")
         self.db.execute("DELETE FROM failed")
@@ -554,7 +558,7 @@ def _real(path: Path) -> Path:
 
 def _locked(path: Path) -> int:
     """The lock of a journal, which is one process's at a time."""
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise FleetError(f"the journal cannot be kept as {path} (no regular file); name another file with --journal")
     _refuse_what_is_none(path)
     for _ in range(LOCKS_MAX):

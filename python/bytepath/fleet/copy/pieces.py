@@ -373,6 +373,8 @@ class Pieces:
         path = item.get("f", item.get("d", ""))
         first = "/".join(filter(None, [path, *names[:1]]))
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        if item["do"] == "tree" and not names:
+            more = " (some of what is in it)" if item.get("l") else " (with all below it)"
         shown = first.encode("latin-1").decode(errors="backslashreplace")
         return f"{os.path.join(self.ground.source, shown).rstrip('/')}{more}"
 

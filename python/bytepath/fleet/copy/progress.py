@@ -66,7 +66,8 @@ def text(files: int, bytes: int, share: float, workers: int, seen: deque[tuple[f
     """The line."""
     began, first_bytes, first_share = seen[0]
     now = seen[-1][0]
-    rate = (bytes - first_bytes) / (now - began) if now > began else 0.0
+    # Of a large file that is begun anew nothing counts any more.
+    rate = max(0, bytes - first_bytes) / (now - began) if now > began else 0.0
     # Where all is done but little, shares that were rounded on their way are nothing to go by.
     done = min(max(share, 0.0), 1.0)
     pace = (share - first_share) / (now - began) if now > began else 0.0

@@ -71,7 +71,7 @@ class Run:
         for key, count in self._counts().items():
             setattr(self.outcome, key, count)
             self.outcome.this_run[key] = count - self.before[key]
-        self.outcome.this_run["bytes"] += self.journal.undone_bytes
+        self.outcome.this_run["bytes"] += self.journal.number("undone_bytes")
         return self.outcome
 
     def _counts(self) -> dict[str, int]:

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::Refusal;
 use crate::knobs::{Cpu, Knobs, Pipes};
-use crate::profile::{Measured, Pair, Place, Profile, Setting};
+use crate::profile::{Measured, Pair, Profile, Setting};
 use crate::routes::{Aliasing, Allowed, Cache, Job, ROUTES, Rank, Route, by_name};
 use crate::size::shown;
 use crate::wait::Wait;
@@ -202,9 +202,7 @@ impl Plan {
                 && (measured_here || setting.spin_ns.is_none())
                 && setting.suits(pipes, &knobs)
         };
-        let unnamed = || "another file system".to_owned();
-        let elsewhere =
-            (!measured_here).then(|| pair.place.as_ref().map_or_else(unnamed, Place::to_string));
+        let elsewhere = (!measured_here).then(|| pair.told_place());
         let Some(best) = pair.best(allowed) else { return Ok(plan) };
         let mut figures = Vec::new();
         for choice in &mut plan.routes {
@@ -250,9 +248,9 @@ impl Plan {
     pub fn only(name: &str, job: &Job<'_>, knobs: Knobs) -> Result<Plan, PlanError> {
         let route = by_name(name).ok_or_else(|| PlanError::UnknownRoute { name: name.into() })?;
         ends(job)?;
-        let suited = suits(route, job).and_then(|rank| match job.source.gives_nothing() {
-            true => Ok(rank),
-            false => may_go_by_size(route, job).map(|()| rank),
+        let suited = suits(route, job).and_then(|rank| match may_go_by_size(route, job) {
+            Err(refusal) if !job.source.gives_nothing() => Err(refusal),
+            _ => Ok(rank),
         });
         let rank = suited.map_err(|refusal| PlanError::Refused { route: route.name(), refusal })?;
         let routes = vec![choice(route, rank, job, &knobs)];
@@ -471,7 +469,7 @@ mod tests {
 
     use super::*;
     use crate::endpoint::Endpoint;
-    use crate::profile::End;
+    use crate::profile::{End, Place};
     use crate::profile::tests::{gave, profile};
     use crate::transfer::Transfer;
 

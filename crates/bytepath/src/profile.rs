@@ -710,6 +710,12 @@ struct Versioned {
 }
 
 impl Pair {
+    /// Where it was measured, for people.
+    pub(crate) fn told_place(&self) -> String {
+        let unnamed = || "another file system".to_owned();
+        self.place.as_ref().map_or_else(unnamed, Place::to_string)
+    }
+
     /// The best of the choices that some condition leaves: of those that are about as fast as the
     /// first, the one that is worth most, as its CPU time counts too.
     pub fn best(&self, of: impl Fn(&Setting) -> bool) -> Option<&Measured> {

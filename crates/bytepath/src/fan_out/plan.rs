@@ -5,7 +5,7 @@ use std::fmt;
 use super::lockstep::PIPE_BYTES;
 use crate::endpoint::Endpoint;
 use crate::knobs::{Knobs, Pipes};
-use crate::profile::{Place, Profile};
+use crate::profile::Profile;
 use crate::size::shown;
 
 /// How the bytes go from one source to many sinks.
@@ -55,7 +55,7 @@ impl FanOutPlan {
             let sink = sink.kind().name();
             if measured.iter().all(|other| other.sink != sink) {
                 let (route, gib_per_s) = (best.choice.route.clone(), best.overall_gib_per_s);
-                let elsewhere = pair.place.as_ref().filter(|_| !here).map(Place::to_string);
+                let elsewhere = (!here).then(|| pair.told_place());
                 measured.push(Best { sink, route, gib_per_s, elsewhere });
             }
         }
@@ -131,6 +131,19 @@ mod tests {
         assert!(plan.to_string().contains("to a pipe alone read-write is best, 5.00 GiB/s"));
         let plan = FanOutPlan::by_profile(&copied, &source, &sinks, Pipes::Leave);
         assert!(plan.to_string().contains("to a pipe alone splice is best, 1.00 GiB/s"), "{plan}");
+    }
+
+    #[test]
+    fn figures_without_a_place_are_none_of_here() {
+        let file = tempfile::tempfile().expect("a file");
+        let source = Endpoint::source(file.as_fd()).expect("a source");
+        let (_reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let sinks = [Some(Endpoint::sink(writer.as_fd()).expect("a sink"))];
+        let choices = vec![gave("splice", None, 5.0)];
+        let pair = Pair { source: End::File, sink: End::Pipe, place: None, choices };
+        let plan = FanOutPlan::by_profile(&profile(vec![pair]), &source, &sinks, Pipes::Grow);
+        let told = plan.to_string();
+        assert!(told.ends_with("splice is best, 5.00 GiB/s on another file system"), "{told}");
     }
 
     #[test]

@@ -551,7 +551,7 @@ impl Profile {
     }
 
     /// Takes over what an older profile of the same machine has of file systems that this one has
-    /// not, and that are as they were.
+    /// not, and that are as they were, and what disturbed that.
     pub fn keep_other_places(&mut self, older: Option<Profile>) {
         let same = |older: &Profile| self.machine.is_machine_of(&older.machine);
         let Some(older) = older.filter(same) else { return };
@@ -562,7 +562,11 @@ impl Profile {
             known && !here.contains(&place.device) && place.changed().is_none()
         };
         let elsewhere = |pair: &Pair| pair.place.as_ref().is_some_and(stays);
+        let measured = self.pairs.len();
         self.pairs.extend(older.pairs.into_iter().filter(elsewhere));
+        if self.pairs.len() > measured {
+            self.disturbed = self.disturbed.take().or(older.disturbed);
+        }
     }
 
     fn places(&self) -> impl Iterator<Item = &Place> {
@@ -1139,11 +1143,16 @@ pub(crate) mod tests {
         let mut gone = at(3, 3.0);
         gone.place.as_mut().expect("it has one").file_system = "of before".into();
         let pipes = sound().pairs.remove(0);
-        let older = profile(vec![at(first, 1.0), at(second, 2.0), at(5, 5.0), gone, pipes]);
+        let mut older = profile(vec![at(first, 1.0), at(second, 2.0), at(5, 5.0), gone, pipes]);
+        older.disturbed = Some("others worked".into());
         let mut newer = profile(vec![at(second, 3.0)]);
         let mut booted = newer.clone();
         newer.keep_other_places(Some(older.clone()));
         assert_eq!(newer.pairs, [at(second, 3.0), at(first, 1.0), at(5, 5.0)]);
+        assert_eq!(newer.disturbed, older.disturbed, "of what is kept");
+        let mut all = profile(vec![at(first, 1.0), at(second, 2.0), at(5, 5.0)]);
+        all.keep_other_places(Some(older.clone()));
+        assert_eq!((all.pairs.len(), all.disturbed), (3, None), "nothing is kept");
         booted.machine.boot_id = "of another run".into();
         booted.keep_other_places(Some(older.clone()));
         assert_eq!(booted.pairs, [at(second, 3.0), at(first, 1.0)]);

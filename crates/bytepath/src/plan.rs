@@ -200,7 +200,7 @@ impl Plan {
                 && setting.agrees(&knobs)
                 // What spins is watched, by figures of here.
                 && (measured_here || setting.spin_ns.is_none())
-                && setting.suits(pipes, &knobs)
+                && setting.suits(pipes, &knobs, (job.source, job.sink))
         };
         let elsewhere = (!measured_here).then(|| pair.told_place());
         let Some(best) = pair.best(allowed) else { return Ok(plan) };
@@ -236,7 +236,8 @@ impl Plan {
         };
         plan.routes.sort_by(|a, b| figure(b).total_cmp(&figure(a)));
         let first_pipe = best.choice.pipe_bytes;
-        plan.grow_pipes_to = first_pipe.filter(|_| knobs.pipe_bytes.is_none() && !job.keep_source);
+        let grows = pipes == Pipes::Grow && knobs.pipe_bytes.is_none() && !job.keep_source;
+        plan.grow_pipes_to = first_pipe.filter(|_| grows);
         Ok(plan)
     }
 
@@ -838,6 +839,10 @@ mod tests {
         assert_eq!(first(Pipes::Leave), ("read-write", Some(1.5), None));
         let plan = by(vec![choices[0].clone()], Pipes::Leave).expect("a plan");
         assert_eq!((plan.basis(), plan.grow_pipes_to()), (Basis::Rules, None));
+        source.set_pipe_bytes(1 << 20).expect("as large as everybody may");
+        assert_eq!(first(Pipes::Leave), ("read-write", Some(1.5), None), "the other is small");
+        sink.set_pipe_bytes(1 << 20).expect("as large as everybody may");
+        assert_eq!(first(Pipes::Leave), ("splice", Some(6.0), None), "they are so large already");
     }
 
     #[test]

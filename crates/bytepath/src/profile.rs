@@ -361,9 +361,22 @@ impl Setting {
             && (asked.cpu == Cpu::Any || self.stays)
     }
 
-    /// Whether pipes as they are to be are as they were measured.
-    pub(crate) fn suits(&self, pipes: Pipes, asked: &Knobs) -> bool {
-        pipes == Pipes::Grow || asked.pipe_bytes.is_some() || self.pipe_bytes.is_none()
+    /// Whether pipes at these ends are to be as they were measured: those that stay as they are, if
+    /// they hold as much already.
+    pub(crate) fn suits(
+        &self,
+        pipes: Pipes,
+        asked: &Knobs,
+        (source, sink): (&Endpoint<'_>, &Endpoint<'_>),
+    ) -> bool {
+        let holds = |end: &Endpoint<'_>, bytes| {
+            end.kind() != Kind::Pipe || crate::outlets::pipe_bytes(end.as_fd()) >= bytes
+        };
+        // A Unix socket's buffer would be made larger as well.
+        let hold = |bytes| {
+            holds(source, bytes) && holds(sink, bytes) && sink.kind() != Kind::UnixSocket
+        };
+        pipes == Pipes::Grow || asked.pipe_bytes.is_some() || self.pipe_bytes.is_none_or(hold)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use super::lockstep::PIPE_BYTES;
 use crate::endpoint::Endpoint;
 use crate::knobs::{Knobs, Pipes};
-use crate::profile::Profile;
+use crate::profile::{Profile, Setting};
 use crate::size::shown;
 
 /// How the bytes go from one source to many sinks.
@@ -48,9 +48,8 @@ impl FanOutPlan {
         let mut pipe_bytes = None;
         for sink in sinks.iter().flatten() {
             let Some((pair, here)) = profile.pair_and_whether_here(source, sink) else { continue };
-            let Some(best) = pair.best(|setting| setting.suits(pipes, &Knobs::default())) else {
-                continue;
-            };
+            let suits = |setting: &Setting| setting.suits(pipes, &Knobs::default(), (source, sink));
+            let Some(best) = pair.best(suits) else { continue };
             pipe_bytes = pipe_bytes.max(best.choice.pipe_bytes);
             let sink = sink.kind().name();
             if measured.iter().all(|other| other.sink != sink) {

@@ -32,6 +32,33 @@ pub struct Plan {
     /// The pipe size that the caller insists on.
     pipe_bytes: Option<usize>,
     basis: Basis,
+    unmeasured: Option<Unmeasured>,
+}
+
+/// What a profile has no figures for, so that rules decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmeasured {
+    /// Ends of these kinds.
+    Ends,
+    /// The file system that the files are on.
+    Place,
+    /// Files as large.
+    Size,
+    /// What the caller allows.
+    Allowed,
+}
+
+/// A sentence, without an end.
+impl fmt::Display for Unmeasured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self {
+            Unmeasured::Ends => "these ends",
+            Unmeasured::Place => "these files' file system",
+            Unmeasured::Size => "files as large as these",
+            Unmeasured::Allowed => "what may be done",
+        };
+        write!(f, "the profile has no figures for {what}")
+    }
 }
 
 /// What the order of the routes goes by.
@@ -155,7 +182,8 @@ impl Plan {
             return Err(PlanError::None(first.map_or(none, |refused| refused.refusal)));
         }
         let (grow_pipes_to, pipe_bytes) = (grow(job, &knobs), knobs.pipe_bytes);
-        Ok(Plan { routes, refused, grow_pipes_to, pipe_bytes, basis: Basis::Rules })
+        let (basis, unmeasured) = (Basis::Rules, None);
+        Ok(Plan { routes, refused, grow_pipes_to, pipe_bytes, basis, unmeasured })
     }
 
     /// As [`Plan::best`], in the order of what was measured on this machine, each route with the
@@ -163,7 +191,7 @@ impl Plan {
     /// it is. Routes that were not measured come last, and so do those of several threads that were
     /// measured on another file system only. Where the pair was not measured at all, or rules would
     /// have several threads copy on a file system that was not, or what is larger than what was
-    /// measured, the rules decide. Where pipes are to stay as they are, what larger ones gave has no
+    /// measured, the rules decide, and [`Plan::unmeasured`] says why. Where pipes are to stay as they are, what larger ones gave has no
     /// say.
     ///
     /// # Errors
@@ -181,13 +209,16 @@ impl Plan {
             plan = plan.leave_pipes();
         }
         let found = profile.pair_and_whether_here(job.source, job.sink);
-        let Some((pair, measured_here)) = found else { return Ok(plan) };
+        let Some((pair, measured_here)) = found else {
+            return Ok(Plan { unmeasured: Some(Unmeasured::Ends), ..plan });
+        };
         // What several threads gain is a matter of the file system's locks, of which the figures of
         // another say nothing; nor do those of fewer bytes than are worth the threads.
         let first = plan.routes.first().filter(|first| first.rank == Rank::Together);
         let as_measured = |first: &Choice| first.route.suits(&job.limit(MEASURED_BYTES_MAX));
         if first.is_some_and(|it| !measured_here || as_measured(it) != Ok(Rank::Together)) {
-            return Ok(plan);
+            let what = if measured_here { Unmeasured::Size } else { Unmeasured::Place };
+            return Ok(Plan { unmeasured: Some(what), ..plan });
         }
         let several = measured_here && job.is_for_several(MEASURED_BYTES);
         let counts = |choice: &Choice| {
@@ -203,7 +234,9 @@ impl Plan {
                 && setting.suits(pipes, &knobs, (job.source, job.sink))
         };
         let elsewhere = (!measured_here).then(|| pair.told_place());
-        let Some(best) = pair.best(allowed) else { return Ok(plan) };
+        let Some(best) = pair.best(allowed) else {
+            return Ok(Plan { unmeasured: Some(Unmeasured::Allowed), ..plan });
+        };
         let mut figures = Vec::new();
         for choice in &mut plan.routes {
             let name = choice.route.name();
@@ -256,7 +289,8 @@ impl Plan {
         let rank = suited.map_err(|refusal| PlanError::Refused { route: route.name(), refusal })?;
         let routes = vec![choice(route, rank, job, &knobs)];
         let (pipe_bytes, basis) = (knobs.pipe_bytes, Basis::Asked);
-        Ok(Plan { routes, refused: Vec::new(), grow_pipes_to: None, pipe_bytes, basis })
+        let (refused, grow_pipes_to, unmeasured) = (Vec::new(), None, None);
+        Ok(Plan { routes, refused, grow_pipes_to, pipe_bytes, basis, unmeasured })
     }
 
     /// The same plan, but pipes at the ends keep the size they have unless the knobs name one.
@@ -311,6 +345,11 @@ impl Plan {
     /// What their order goes by.
     pub fn basis(&self) -> Basis {
         self.basis
+    }
+
+    /// What the profile that was looked at has no figures for, where rules decide.
+    pub fn unmeasured(&self) -> Option<Unmeasured> {
+        self.unmeasured
     }
 
     /// The size that pipes at the ends must have.
@@ -470,8 +509,8 @@ mod tests {
 
     use super::*;
     use crate::endpoint::Endpoint;
-    use crate::profile::{End, Place};
     use crate::profile::tests::{gave, profile};
+    use crate::profile::{End, Place};
     use crate::transfer::Transfer;
 
     fn plan_names(plan: &Plan) -> Vec<&'static str> {
@@ -839,6 +878,7 @@ mod tests {
         assert_eq!(first(Pipes::Leave), ("read-write", Some(1.5), None));
         let plan = by(vec![choices[0].clone()], Pipes::Leave).expect("a plan");
         assert_eq!((plan.basis(), plan.grow_pipes_to()), (Basis::Rules, None));
+        assert_eq!(plan.unmeasured(), Some(Unmeasured::Allowed));
         source.set_pipe_bytes(1 << 20).expect("as large as everybody may");
         assert_eq!(first(Pipes::Leave), ("read-write", Some(1.5), None), "the other is small");
         sink.set_pipe_bytes(1 << 20).expect("as large as everybody may");
@@ -918,7 +958,7 @@ mod tests {
         let by_rules = Plan::best(&job, Knobs::default()).expect("a plan");
         let plan = Plan::by_profile(&job, Knobs::default(), &profile(vec![]), Pipes::Grow);
         let plan = plan.expect("a plan");
-        assert_eq!(plan.basis(), Basis::Rules);
+        assert_eq!((plan.basis(), plan.unmeasured()), (Basis::Rules, Some(Unmeasured::Ends)));
         assert_eq!(plan.to_string(), by_rules.to_string());
     }
 

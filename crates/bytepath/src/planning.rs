@@ -304,18 +304,10 @@ impl Planning<'_> {
             }
             Err(_) => Plan::best(job, self.knobs.clone())?,
         };
-        self.why = match found {
-            Ok(profile) if plan.basis() == Basis::Rules => {
-                let what = match profile.pair_and_whether_here(job.source, job.sink) {
-                    None => "these ends",
-                    Some((_, false)) => "these files' file system",
-                    Some(_) if is_by_several(&plan) => "files as large as these",
-                    Some(_) => "what may be done",
-                };
-                Some(format!("the profile has no figures for {what}"))
-            }
-            Ok(profile) => profile.disturbed.clone(),
-            Err(why) => Some(why),
+        self.why = match (plan.unmeasured(), found) {
+            (Some(what), _) => Some(what.to_string()),
+            (None, Ok(profile)) => profile.disturbed.clone(),
+            (None, Err(why)) => Some(why),
         };
         self.take(plan);
         self.stage = match self.plan.basis() {
@@ -440,11 +432,6 @@ impl Planning<'_> {
         told.push(format!("came: {} bytes{by}, {rate:.2} GiB/s{end}", total.bytes));
         told
     }
-}
-
-/// Whether it begins with several threads.
-fn is_by_several(plan: &Plan) -> bool {
-    plan.routes().first().is_some_and(|first| first.route.is_parallel())
 }
 
 /// Whether a pipe at either end is smaller than the plan wishes.

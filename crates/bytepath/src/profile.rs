@@ -373,9 +373,8 @@ impl Setting {
             end.kind() != Kind::Pipe || crate::outlets::pipe_bytes(end.as_fd()) >= bytes
         };
         // A Unix socket's buffer would be made larger as well.
-        let hold = |bytes| {
-            holds(source, bytes) && holds(sink, bytes) && sink.kind() != Kind::UnixSocket
-        };
+        let hold =
+            |bytes| holds(source, bytes) && holds(sink, bytes) && sink.kind() != Kind::UnixSocket;
         pipes == Pipes::Grow || asked.pipe_bytes.is_some() || self.pipe_bytes.is_none_or(hold)
     }
 }

@@ -16,8 +16,8 @@ const GROW_PIPES_FROM_BYTES: u64 = 128 << 10;
 /// What is measured of several threads is true of jobs that are as large, or nearly.
 const MEASURED_BYTES: u64 = 32 << 20;
 
-/// So many bytes are copied when it is measured, unless more are asked for.
-const MEASURED_BYTES_MAX: u64 = 64 << 20;
+/// So many bytes are copied when it is measured, unless the pair says how many.
+const MEASURED_BYTES_USUAL: u64 = 64 << 20;
 
 /// The size they are made: what fs.pipe-max-size allows everybody by default. GNU coreutils (512
 /// KiB) and uutils (1 MiB) do likewise.
@@ -215,7 +215,8 @@ impl Plan {
         // What several threads gain is a matter of the file system's locks, of which the figures of
         // another say nothing; nor do those of fewer bytes than are worth the threads.
         let first = plan.routes.first().filter(|first| first.rank == Rank::Together);
-        let as_measured = |first: &Choice| first.route.suits(&job.limit(MEASURED_BYTES_MAX));
+        let measured_bytes = pair.bytes.unwrap_or(MEASURED_BYTES_USUAL);
+        let as_measured = |first: &Choice| first.route.suits(&job.limit(measured_bytes));
         if first.is_some_and(|it| !measured_here || as_measured(it) != Ok(Rank::Together)) {
             let what = if measured_here { Unmeasured::Size } else { Unmeasured::Place };
             return Ok(Plan { unmeasured: Some(what), ..plan });
@@ -604,7 +605,7 @@ mod tests {
             let (directory, file_system) = ("/".into(), own.clone());
             let place = Some(Place { directory, file_system, options: Vec::new(), device });
             let (source, sink, choices) = (End::File, End::File, choices.clone());
-            profile(vec![Pair { source, sink, place, choices }])
+            profile(vec![Pair { source, sink, place, bytes: None, choices }])
         };
         let first = |job: Job<'_>, knobs, device| {
             let plan = Plan::by_profile(&job.unshared(), knobs, &measured_on(device), Pipes::Grow);
@@ -698,24 +699,27 @@ mod tests {
             device: sink.device(),
         });
         let choices = vec![gave("splice", None, 9.0), gave("parallel", None, 3.0)];
-        let profile = profile(vec![Pair { source: End::File, sink: End::File, place, choices }]);
-        let first = |rules| {
+        let pair = Pair { source: End::File, sink: End::File, place, bytes: None, choices };
+        let with_more = Pair { bytes: Some(96 << 20), ..pair.clone() };
+        let (usual, with_more) = (profile(vec![pair]), profile(vec![with_more]));
+        let first = |by: Option<&Profile>| {
             let source = Endpoint::source(from.as_fd()).expect("a source");
             let job = Job::new(&source, &sink).allow_any_order();
-            let plan = match rules {
-                true => Plan::best(&job, Knobs::default()),
-                false => Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow),
+            let plan = match by {
+                None => Plan::best(&job, Knobs::default()),
+                Some(profile) => Plan::by_profile(&job, Knobs::default(), profile, Pipes::Grow),
             };
             plan_names(&plan.expect("a plan"))[0]
         };
-        let by_rules = first(true);
+        let by_rules = first(None);
         if by_rules != "parallel" || own == "tmpfs" {
             println!("skipped: {own}, by {by_rules}, takes no threads of this size alone");
             return;
         }
-        assert_eq!(first(false), "parallel");
+        assert_eq!(first(Some(&usual)), "parallel");
+        assert_eq!(first(Some(&with_more)), "splice", "as many were moved when it was measured");
         from.set_len(64 << 20).expect("it shrinks");
-        assert_eq!(first(false), "splice");
+        assert_eq!(first(Some(&usual)), "splice");
     }
 
     #[test]
@@ -810,8 +814,13 @@ mod tests {
             gave("read-write", None, 6.0),
             gave("no-such-route", None, 99.0),
         ];
-        let profile =
-            profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }]);
+        let profile = profile(vec![Pair {
+            source: End::Pipe,
+            sink: End::Pipe,
+            place: None,
+            bytes: None,
+            choices,
+        }]);
         let by = |asked, pipes| Plan::by_profile(&job, asked, &profile, pipes).expect("a plan");
         let plan = by(Knobs::default(), Pipes::Grow);
         assert_eq!(plan_names(&plan), ["read-write", "splice", "splice-through"]);
@@ -838,8 +847,13 @@ mod tests {
             cost(gave("splice-through", None, 10.0), 0.9),
             cost(gave("read-write", None, 5.0), 0.9),
         ];
-        let profile =
-            profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }]);
+        let profile = profile(vec![Pair {
+            source: End::Pipe,
+            sink: End::Pipe,
+            place: None,
+            bytes: None,
+            choices,
+        }]);
         let job = Job::new(&source, &sink);
         let plan = Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow);
         let told = plan.expect("a plan").to_string();
@@ -866,7 +880,13 @@ mod tests {
             gave("read-write", None, 1.5),
         ];
         let of = |choices| {
-            profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }])
+            profile(vec![Pair {
+                source: End::Pipe,
+                sink: End::Pipe,
+                place: None,
+                bytes: None,
+                choices,
+            }])
         };
         let by = |choices, pipes| Plan::by_profile(&job, Knobs::default(), &of(choices), pipes);
         let first = |pipes| {
@@ -900,7 +920,7 @@ mod tests {
             let (directory, options, file_system) = (directory.into(), Vec::new(), own.clone());
             let place = Some(Place { directory, file_system, options, device });
             let (source, sink, choices) = (End::File, End::Pipe, choices.clone());
-            let profile = profile(vec![Pair { source, sink, place, choices }]);
+            let profile = profile(vec![Pair { source, sink, place, bytes: None, choices }]);
             let plan =
                 Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow).expect("a plan");
             assert_eq!(plan.basis(), Basis::Profile);
@@ -969,8 +989,13 @@ mod tests {
         let source = Endpoint::source(file.as_fd()).expect("a source");
         let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
         let choices = vec![gave("splice", None, 9.0), gave("read-write", None, 1.0)];
-        let profile =
-            profile(vec![Pair { source: End::File, sink: End::Pipe, place: None, choices }]);
+        let profile = profile(vec![Pair {
+            source: End::File,
+            sink: End::Pipe,
+            place: None,
+            bytes: None,
+            choices,
+        }]);
         let job = Job::new(&source, &sink);
         let plan = Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow);
         assert_eq!(plan_names(&plan.expect("a plan")), ["read-write"]);

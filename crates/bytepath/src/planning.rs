@@ -499,7 +499,7 @@ mod tests {
         let sink = Endpoint::open_sink("/dev/null").expect("a sink");
         // No pipe can be made so large, whoever asks.
         let choices = vec![gave("splice", Some(1 << 31), 6.0), gave("splice", None, 1.0)];
-        let pair = Pair { source: End::Pipe, sink: End::Null, place: None, choices };
+        let pair = Pair { source: End::Pipe, sink: End::Null, place: None, bytes: None, choices };
         let profile = profile(vec![pair]);
         let wishes = Wishes { profile: Some(&profile), ..Wishes::default() };
         let (job, meter) = (Job::new(&source, &sink), Meter::new());

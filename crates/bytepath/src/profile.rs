@@ -160,6 +160,9 @@ pub struct Pair {
     /// Where the files were, if either end is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
+    /// The bytes of the files that were moved, of which larger ones may differ; 64 MiB unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// What was tried.
     pub choices: Vec<Measured>,
 }
@@ -688,6 +691,8 @@ struct FoldedPair<'t> {
     source: End,
     sink: End,
     place: Option<Place>,
+    #[serde(default)]
+    bytes: Option<u64>,
     #[serde(borrow)]
     choices: &'t RawValue,
 }
@@ -698,9 +703,9 @@ impl Folded<'_> {
         let Folded { schema, made, bytepath, machine, disturbed, pairs } =
             serde_json::from_str(text)?;
         let pairs = pairs.into_iter().filter(|pair| Some((pair.source, pair.sink)) == ends);
-        let unfolded = |FoldedPair { source, sink, place, choices }: FoldedPair<'_>| {
+        let unfolded = |FoldedPair { source, sink, place, bytes, choices }: FoldedPair<'_>| {
             let choices = serde_json::from_str(choices.get())?;
-            Ok(Pair { source, sink, place, choices })
+            Ok(Pair { source, sink, place, bytes, choices })
         };
         let pairs = pairs.map(unfolded).collect::<serde_json::Result<_>>()?;
         let (costs, outlets) = (Vec::new(), Vec::new());
@@ -829,7 +834,13 @@ pub(crate) mod tests {
 
     fn sound() -> Profile {
         let choices = vec![gave("splice", Some(1 << 20), 5.0), gave("read-write", None, 1.0)];
-        profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }])
+        profile(vec![Pair {
+            source: End::Pipe,
+            sink: End::Pipe,
+            place: None,
+            bytes: None,
+            choices,
+        }])
     }
 
     #[test]
@@ -938,6 +949,7 @@ pub(crate) mod tests {
     fn between_two_ends_their_pairs_are_read_alone() {
         let mut all = sound();
         all.disturbed = Some("other processes used 76 % of the CPU time".into());
+        all.pairs[0].bytes = Some(256 << 20);
         let (source, sink) = (all.pairs[0].source, all.pairs[0].sink);
         let other = [End::File, End::Socket].into_iter().find(|end| *end != source);
         all.pairs.push(Pair { source: other.expect("one of them"), ..all.pairs[0].clone() });
@@ -996,6 +1008,7 @@ pub(crate) mod tests {
                 options: Vec::new(),
                 device,
             }),
+            bytes: None,
             choices: vec![gave("splice", None, speed)],
         };
         let found = |pairs| {
@@ -1030,6 +1043,7 @@ pub(crate) mod tests {
                 options: Vec::new(),
                 device: file.device(),
             }),
+            bytes: None,
             choices: vec![gave("splice", None, speed)],
         };
         let profile = profile(vec![pair(&memory, 1.0), pair(&disk, 2.0)]);
@@ -1067,7 +1081,8 @@ pub(crate) mod tests {
             device: source.device(),
         };
         let choices = vec![gave("splice", None, 1.0)];
-        let pair = Pair { source: End::File, sink: End::Null, place: Some(place), choices };
+        let pair =
+            Pair { source: End::File, sink: End::Null, place: Some(place), bytes: None, choices };
         let mut profile = profile(vec![pair]);
         let is_here = |profile: &Profile| {
             profile.pair_and_whether_here(&source, &null).is_some_and(|(_, here)| here)
@@ -1087,7 +1102,7 @@ pub(crate) mod tests {
             cost(gave("sendfile", None, 9.8), 0.1),
             cost(gave("read-write", None, 9.0), 0.01),
         ];
-        let pair = Pair { source: End::File, sink: End::Pipe, place: None, choices };
+        let pair = Pair { source: End::File, sink: End::Pipe, place: None, bytes: None, choices };
         let best = |of: fn(&Setting) -> bool| pair.best(of).map(|best| best.choice.route.as_str());
         assert_eq!(best(|_| true), Some("sendfile"));
         assert_eq!(best(|setting| setting.route != "sendfile"), Some("splice"));
@@ -1102,7 +1117,8 @@ pub(crate) mod tests {
         };
         let best_of = |second: Measured| {
             let choices = vec![measured("splice-through", 4.1, 4.6, 0.13), second];
-            let pair = Pair { source: End::Pipe, sink: End::Socket, place: None, choices };
+            let pair =
+                Pair { source: End::Pipe, sink: End::Socket, place: None, bytes: None, choices };
             pair.best(|_| true).map(|best| best.choice.route.clone())
         };
         assert_eq!(best_of(measured("splice", 3.7, 4.5, 0.07)).as_deref(), Some("splice"));
@@ -1126,7 +1142,7 @@ pub(crate) mod tests {
             let (directory, file_system) = ("/".into(), file_system.into());
             let place = Some(Place { directory, file_system, options, device: 1 });
             let choices = vec![gave("splice", None, 1.0)];
-            let pair = Pair { source: End::File, sink: End::File, place, choices };
+            let pair = Pair { source: End::File, sink: End::File, place, bytes: None, choices };
             profile(vec![pair.clone(), pair]).changed_places()
         };
         assert_eq!(at(&here.name, here.options.clone()), [""; 0]);
@@ -1148,6 +1164,7 @@ pub(crate) mod tests {
                 options: here.options.clone(),
                 device,
             }),
+            bytes: None,
             choices: vec![gave("splice", None, speed)],
         };
         // Those of real devices; of others a number is only good while the kernel runs.

@@ -121,7 +121,13 @@ mod tests {
     use crate::profile::{End, Pair};
 
     fn pipes(choices: Vec<crate::profile::Measured>) -> Profile {
-        profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }])
+        profile(vec![Pair {
+            source: End::Pipe,
+            sink: End::Pipe,
+            place: None,
+            bytes: None,
+            choices,
+        }])
     }
 
     #[test]
@@ -153,7 +159,7 @@ mod tests {
         let (_reader, writer) = rustix::pipe::pipe().expect("a pipe");
         let sinks = [Some(Endpoint::sink(writer.as_fd()).expect("a sink"))];
         let choices = vec![gave("splice", None, 5.0)];
-        let pair = Pair { source: End::File, sink: End::Pipe, place: None, choices };
+        let pair = Pair { source: End::File, sink: End::Pipe, place: None, bytes: None, choices };
         let plan = FanOutPlan::by_profile(&profile(vec![pair]), &source, &sinks, Pipes::Grow);
         let told = plan.to_string();
         assert!(told.ends_with("splice is best, 5.00 GiB/s on another file system"), "{told}");

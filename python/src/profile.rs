@@ -30,6 +30,6 @@ impl From<Choice> for Measured {
 pub(crate) fn best_choice(source: &str, choices: Vec<Choice>) -> Option<(String, f64)> {
     let source = if source == "socket" { End::Socket } else { End::File };
     let choices = choices.into_iter().map(Measured::from).collect();
-    let pair = Pair { source, sink: End::File, place: None, choices };
+    let pair = Pair { source, sink: End::File, place: None, bytes: None, choices };
     pair.best(|_| true).map(|best| (best.choice.route.clone(), best.overall_gib_per_s))
 }

@@ -63,11 +63,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use bytepath::machine::Machine;
 use bytepath_report::table::printable;
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 fn main() -> ExitCode {
+    // `bytepath run` places its stages while they work, by what they may use in the beginning.
+    Machine::this().keep_allowed_cpus();
     let code = printed_to_the_end(answered());
     metrics::ended_with(code);
     code

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::Refusal;
 use crate::knobs::{Cpu, Knobs, Pipes};
-use crate::profile::{Measured, Pair, Place, Profile, Setting};
+use crate::profile::{Measured, Pair, Profile, Setting};
 use crate::routes::{Aliasing, Allowed, Cache, Job, ROUTES, Rank, Route, by_name};
 use crate::size::shown;
 use crate::wait::Wait;
@@ -16,8 +16,8 @@ const GROW_PIPES_FROM_BYTES: u64 = 128 << 10;
 /// What is measured of several threads is true of jobs that are as large, or nearly.
 const MEASURED_BYTES: u64 = 32 << 20;
 
-/// So many bytes are copied when it is measured, unless more are asked for.
-const MEASURED_BYTES_MAX: u64 = 64 << 20;
+/// So many bytes are copied when it is measured, unless the pair says how many.
+const MEASURED_BYTES_USUAL: u64 = 64 << 20;
 
 /// The size they are made: what fs.pipe-max-size allows everybody by default. GNU coreutils (512
 /// KiB) and uutils (1 MiB) do likewise.
@@ -32,6 +32,33 @@ pub struct Plan {
     /// The pipe size that the caller insists on.
     pipe_bytes: Option<usize>,
     basis: Basis,
+    unmeasured: Option<Unmeasured>,
+}
+
+/// What a profile has no figures for, so that rules decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmeasured {
+    /// Ends of these kinds.
+    Ends,
+    /// The file system that the files are on.
+    Place,
+    /// Files as large.
+    Size,
+    /// What the caller allows.
+    Allowed,
+}
+
+/// A sentence, without an end.
+impl fmt::Display for Unmeasured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self {
+            Unmeasured::Ends => "these ends",
+            Unmeasured::Place => "these files' file system",
+            Unmeasured::Size => "files as large as these",
+            Unmeasured::Allowed => "what may be done",
+        };
+        write!(f, "the profile has no figures for {what}")
+    }
 }
 
 /// What the order of the routes goes by.
@@ -155,7 +182,8 @@ impl Plan {
             return Err(PlanError::None(first.map_or(none, |refused| refused.refusal)));
         }
         let (grow_pipes_to, pipe_bytes) = (grow(job, &knobs), knobs.pipe_bytes);
-        Ok(Plan { routes, refused, grow_pipes_to, pipe_bytes, basis: Basis::Rules })
+        let (basis, unmeasured) = (Basis::Rules, None);
+        Ok(Plan { routes, refused, grow_pipes_to, pipe_bytes, basis, unmeasured })
     }
 
     /// As [`Plan::best`], in the order of what was measured on this machine, each route with the
@@ -163,7 +191,7 @@ impl Plan {
     /// it is. Routes that were not measured come last, and so do those of several threads that were
     /// measured on another file system only. Where the pair was not measured at all, or rules would
     /// have several threads copy on a file system that was not, or what is larger than what was
-    /// measured, the rules decide. Where pipes are to stay as they are, what larger ones gave has no
+    /// measured, the rules decide, and [`Plan::unmeasured`] says why. Where pipes are to stay as they are, what larger ones gave has no
     /// say.
     ///
     /// # Errors
@@ -181,13 +209,17 @@ impl Plan {
             plan = plan.leave_pipes();
         }
         let found = profile.pair_and_whether_here(job.source, job.sink);
-        let Some((pair, measured_here)) = found else { return Ok(plan) };
+        let Some((pair, measured_here)) = found else {
+            return Ok(Plan { unmeasured: Some(Unmeasured::Ends), ..plan });
+        };
         // What several threads gain is a matter of the file system's locks, of which the figures of
         // another say nothing; nor do those of fewer bytes than are worth the threads.
         let first = plan.routes.first().filter(|first| first.rank == Rank::Together);
-        let as_measured = |first: &Choice| first.route.suits(&job.limit(MEASURED_BYTES_MAX));
+        let measured_bytes = pair.bytes.unwrap_or(MEASURED_BYTES_USUAL);
+        let as_measured = |first: &Choice| first.route.suits(&job.limit(measured_bytes));
         if first.is_some_and(|it| !measured_here || as_measured(it) != Ok(Rank::Together)) {
-            return Ok(plan);
+            let what = if measured_here { Unmeasured::Size } else { Unmeasured::Place };
+            return Ok(Plan { unmeasured: Some(what), ..plan });
         }
         let several = measured_here && job.is_for_several(MEASURED_BYTES);
         let counts = |choice: &Choice| {
@@ -200,12 +232,12 @@ impl Plan {
                 && setting.agrees(&knobs)
                 // What spins is watched, by figures of here.
                 && (measured_here || setting.spin_ns.is_none())
-                && setting.suits(pipes, &knobs)
+                && setting.suits(pipes, &knobs, (job.source, job.sink))
         };
-        let unnamed = || "another file system".to_owned();
-        let elsewhere =
-            (!measured_here).then(|| pair.place.as_ref().map_or_else(unnamed, Place::to_string));
-        let Some(best) = pair.best(allowed) else { return Ok(plan) };
+        let elsewhere = (!measured_here).then(|| pair.told_place());
+        let Some(best) = pair.best(allowed) else {
+            return Ok(Plan { unmeasured: Some(Unmeasured::Allowed), ..plan });
+        };
         let mut figures = Vec::new();
         for choice in &mut plan.routes {
             let name = choice.route.name();
@@ -238,7 +270,8 @@ impl Plan {
         };
         plan.routes.sort_by(|a, b| figure(b).total_cmp(&figure(a)));
         let first_pipe = best.choice.pipe_bytes;
-        plan.grow_pipes_to = first_pipe.filter(|_| knobs.pipe_bytes.is_none() && !job.keep_source);
+        let grows = pipes == Pipes::Grow && knobs.pipe_bytes.is_none() && !job.keep_source;
+        plan.grow_pipes_to = first_pipe.filter(|_| grows);
         Ok(plan)
     }
 
@@ -250,14 +283,15 @@ impl Plan {
     pub fn only(name: &str, job: &Job<'_>, knobs: Knobs) -> Result<Plan, PlanError> {
         let route = by_name(name).ok_or_else(|| PlanError::UnknownRoute { name: name.into() })?;
         ends(job)?;
-        let suited = suits(route, job).and_then(|rank| match job.source.gives_nothing() {
-            true => Ok(rank),
-            false => may_go_by_size(route, job).map(|()| rank),
+        let suited = suits(route, job).and_then(|rank| match may_go_by_size(route, job) {
+            Err(refusal) if !job.source.gives_nothing() => Err(refusal),
+            _ => Ok(rank),
         });
         let rank = suited.map_err(|refusal| PlanError::Refused { route: route.name(), refusal })?;
         let routes = vec![choice(route, rank, job, &knobs)];
         let (pipe_bytes, basis) = (knobs.pipe_bytes, Basis::Asked);
-        Ok(Plan { routes, refused: Vec::new(), grow_pipes_to: None, pipe_bytes, basis })
+        let (refused, grow_pipes_to, unmeasured) = (Vec::new(), None, None);
+        Ok(Plan { routes, refused, grow_pipes_to, pipe_bytes, basis, unmeasured })
     }
 
     /// The same plan, but pipes at the ends keep the size they have unless the knobs name one.
@@ -312,6 +346,11 @@ impl Plan {
     /// What their order goes by.
     pub fn basis(&self) -> Basis {
         self.basis
+    }
+
+    /// What the profile that was looked at has no figures for, where rules decide.
+    pub fn unmeasured(&self) -> Option<Unmeasured> {
+        self.unmeasured
     }
 
     /// The size that pipes at the ends must have.
@@ -471,8 +510,8 @@ mod tests {
 
     use super::*;
     use crate::endpoint::Endpoint;
-    use crate::profile::End;
     use crate::profile::tests::{gave, profile};
+    use crate::profile::{End, Place};
     use crate::transfer::Transfer;
 
     fn plan_names(plan: &Plan) -> Vec<&'static str> {
@@ -566,7 +605,7 @@ mod tests {
             let (directory, file_system) = ("/".into(), own.clone());
             let place = Some(Place { directory, file_system, options: Vec::new(), device });
             let (source, sink, choices) = (End::File, End::File, choices.clone());
-            profile(vec![Pair { source, sink, place, choices }])
+            profile(vec![Pair { source, sink, place, bytes: None, choices }])
         };
         let first = |job: Job<'_>, knobs, device| {
             let plan = Plan::by_profile(&job.unshared(), knobs, &measured_on(device), Pipes::Grow);
@@ -660,24 +699,27 @@ mod tests {
             device: sink.device(),
         });
         let choices = vec![gave("splice", None, 9.0), gave("parallel", None, 3.0)];
-        let profile = profile(vec![Pair { source: End::File, sink: End::File, place, choices }]);
-        let first = |rules| {
+        let pair = Pair { source: End::File, sink: End::File, place, bytes: None, choices };
+        let with_more = Pair { bytes: Some(96 << 20), ..pair.clone() };
+        let (usual, with_more) = (profile(vec![pair]), profile(vec![with_more]));
+        let first = |by: Option<&Profile>| {
             let source = Endpoint::source(from.as_fd()).expect("a source");
             let job = Job::new(&source, &sink).allow_any_order();
-            let plan = match rules {
-                true => Plan::best(&job, Knobs::default()),
-                false => Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow),
+            let plan = match by {
+                None => Plan::best(&job, Knobs::default()),
+                Some(profile) => Plan::by_profile(&job, Knobs::default(), profile, Pipes::Grow),
             };
             plan_names(&plan.expect("a plan"))[0]
         };
-        let by_rules = first(true);
+        let by_rules = first(None);
         if by_rules != "parallel" || own == "tmpfs" {
             println!("skipped: {own}, by {by_rules}, takes no threads of this size alone");
             return;
         }
-        assert_eq!(first(false), "parallel");
+        assert_eq!(first(Some(&usual)), "parallel");
+        assert_eq!(first(Some(&with_more)), "splice", "as many were moved when it was measured");
         from.set_len(64 << 20).expect("it shrinks");
-        assert_eq!(first(false), "splice");
+        assert_eq!(first(Some(&usual)), "splice");
     }
 
     #[test]
@@ -772,8 +814,13 @@ mod tests {
             gave("read-write", None, 6.0),
             gave("no-such-route", None, 99.0),
         ];
-        let profile =
-            profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }]);
+        let profile = profile(vec![Pair {
+            source: End::Pipe,
+            sink: End::Pipe,
+            place: None,
+            bytes: None,
+            choices,
+        }]);
         let by = |asked, pipes| Plan::by_profile(&job, asked, &profile, pipes).expect("a plan");
         let plan = by(Knobs::default(), Pipes::Grow);
         assert_eq!(plan_names(&plan), ["read-write", "splice", "splice-through"]);
@@ -800,8 +847,13 @@ mod tests {
             cost(gave("splice-through", None, 10.0), 0.9),
             cost(gave("read-write", None, 5.0), 0.9),
         ];
-        let profile =
-            profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }]);
+        let profile = profile(vec![Pair {
+            source: End::Pipe,
+            sink: End::Pipe,
+            place: None,
+            bytes: None,
+            choices,
+        }]);
         let job = Job::new(&source, &sink);
         let plan = Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow);
         let told = plan.expect("a plan").to_string();
@@ -828,7 +880,13 @@ mod tests {
             gave("read-write", None, 1.5),
         ];
         let of = |choices| {
-            profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }])
+            profile(vec![Pair {
+                source: End::Pipe,
+                sink: End::Pipe,
+                place: None,
+                bytes: None,
+                choices,
+            }])
         };
         let by = |choices, pipes| Plan::by_profile(&job, Knobs::default(), &of(choices), pipes);
         let first = |pipes| {
@@ -840,6 +898,11 @@ mod tests {
         assert_eq!(first(Pipes::Leave), ("read-write", Some(1.5), None));
         let plan = by(vec![choices[0].clone()], Pipes::Leave).expect("a plan");
         assert_eq!((plan.basis(), plan.grow_pipes_to()), (Basis::Rules, None));
+        assert_eq!(plan.unmeasured(), Some(Unmeasured::Allowed));
+        source.set_pipe_bytes(1 << 20).expect("as large as everybody may");
+        assert_eq!(first(Pipes::Leave), ("read-write", Some(1.5), None), "the other is small");
+        sink.set_pipe_bytes(1 << 20).expect("as large as everybody may");
+        assert_eq!(first(Pipes::Leave), ("splice", Some(6.0), None), "they are so large already");
     }
 
     #[test]
@@ -857,7 +920,7 @@ mod tests {
             let (directory, options, file_system) = (directory.into(), Vec::new(), own.clone());
             let place = Some(Place { directory, file_system, options, device });
             let (source, sink, choices) = (End::File, End::Pipe, choices.clone());
-            let profile = profile(vec![Pair { source, sink, place, choices }]);
+            let profile = profile(vec![Pair { source, sink, place, bytes: None, choices }]);
             let plan =
                 Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow).expect("a plan");
             assert_eq!(plan.basis(), Basis::Profile);
@@ -915,7 +978,7 @@ mod tests {
         let by_rules = Plan::best(&job, Knobs::default()).expect("a plan");
         let plan = Plan::by_profile(&job, Knobs::default(), &profile(vec![]), Pipes::Grow);
         let plan = plan.expect("a plan");
-        assert_eq!(plan.basis(), Basis::Rules);
+        assert_eq!((plan.basis(), plan.unmeasured()), (Basis::Rules, Some(Unmeasured::Ends)));
         assert_eq!(plan.to_string(), by_rules.to_string());
     }
 
@@ -926,8 +989,13 @@ mod tests {
         let source = Endpoint::source(file.as_fd()).expect("a source");
         let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
         let choices = vec![gave("splice", None, 9.0), gave("read-write", None, 1.0)];
-        let profile =
-            profile(vec![Pair { source: End::File, sink: End::Pipe, place: None, choices }]);
+        let profile = profile(vec![Pair {
+            source: End::File,
+            sink: End::Pipe,
+            place: None,
+            bytes: None,
+            choices,
+        }]);
         let job = Job::new(&source, &sink);
         let plan = Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow);
         assert_eq!(plan_names(&plan.expect("a plan")), ["read-write"]);

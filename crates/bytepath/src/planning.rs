@@ -304,18 +304,10 @@ impl Planning<'_> {
             }
             Err(_) => Plan::best(job, self.knobs.clone())?,
         };
-        self.why = match found {
-            Ok(profile) if plan.basis() == Basis::Rules => {
-                let what = match profile.pair_and_whether_here(job.source, job.sink) {
-                    None => "these ends",
-                    Some((_, false)) => "these files' file system",
-                    Some(_) if is_by_several(&plan) => "files as large as these",
-                    Some(_) => "what may be done",
-                };
-                Some(format!("the profile has no figures for {what}"))
-            }
-            Ok(profile) => profile.disturbed.clone(),
-            Err(why) => Some(why),
+        self.why = match (plan.unmeasured(), found) {
+            (Some(what), _) => Some(what.to_string()),
+            (None, Ok(profile)) => profile.disturbed.clone(),
+            (None, Err(why)) => Some(why),
         };
         self.take(plan);
         self.stage = match self.plan.basis() {
@@ -442,11 +434,6 @@ impl Planning<'_> {
     }
 }
 
-/// Whether it begins with several threads.
-fn is_by_several(plan: &Plan) -> bool {
-    plan.routes().first().is_some_and(|first| first.route.is_parallel())
-}
-
 /// Whether a pipe at either end is smaller than the plan wishes.
 fn has_small_pipe(job: &Job<'_>, plan: &Plan) -> bool {
     let wished = plan.grow_pipes_to().unwrap_or(0);
@@ -512,7 +499,7 @@ mod tests {
         let sink = Endpoint::open_sink("/dev/null").expect("a sink");
         // No pipe can be made so large, whoever asks.
         let choices = vec![gave("splice", Some(1 << 31), 6.0), gave("splice", None, 1.0)];
-        let pair = Pair { source: End::Pipe, sink: End::Null, place: None, choices };
+        let pair = Pair { source: End::Pipe, sink: End::Null, place: None, bytes: None, choices };
         let profile = profile(vec![pair]);
         let wishes = Wishes { profile: Some(&profile), ..Wishes::default() };
         let (job, meter) = (Job::new(&source, &sink), Meter::new());

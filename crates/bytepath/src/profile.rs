@@ -160,6 +160,9 @@ pub struct Pair {
     /// Where the files were, if either end is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
+    /// The bytes of the files that were moved, of which larger ones may differ; 64 MiB unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// What was tried.
     pub choices: Vec<Measured>,
 }
@@ -361,9 +364,21 @@ impl Setting {
             && (asked.cpu == Cpu::Any || self.stays)
     }
 
-    /// Whether pipes as they are to be are as they were measured.
-    pub(crate) fn suits(&self, pipes: Pipes, asked: &Knobs) -> bool {
-        pipes == Pipes::Grow || asked.pipe_bytes.is_some() || self.pipe_bytes.is_none()
+    /// Whether pipes at these ends are to be as they were measured: those that stay as they are, if
+    /// they hold as much already.
+    pub(crate) fn suits(
+        &self,
+        pipes: Pipes,
+        asked: &Knobs,
+        (source, sink): (&Endpoint<'_>, &Endpoint<'_>),
+    ) -> bool {
+        let holds = |end: &Endpoint<'_>, bytes| {
+            end.kind() != Kind::Pipe || crate::outlets::pipe_bytes(end.as_fd()) >= bytes
+        };
+        // A Unix socket's buffer would be made larger as well.
+        let hold =
+            |bytes| holds(source, bytes) && holds(sink, bytes) && sink.kind() != Kind::UnixSocket;
+        pipes == Pipes::Grow || asked.pipe_bytes.is_some() || self.pipe_bytes.is_none_or(hold)
     }
 }
 
@@ -551,7 +566,7 @@ impl Profile {
     }
 
     /// Takes over what an older profile of the same machine has of file systems that this one has
-    /// not, and that are as they were.
+    /// not, and that are as they were, and what disturbed that.
     pub fn keep_other_places(&mut self, older: Option<Profile>) {
         let same = |older: &Profile| self.machine.is_machine_of(&older.machine);
         let Some(older) = older.filter(same) else { return };
@@ -562,7 +577,11 @@ impl Profile {
             known && !here.contains(&place.device) && place.changed().is_none()
         };
         let elsewhere = |pair: &Pair| pair.place.as_ref().is_some_and(stays);
+        let measured = self.pairs.len();
         self.pairs.extend(older.pairs.into_iter().filter(elsewhere));
+        if self.pairs.len() > measured {
+            self.disturbed = self.disturbed.take().or(older.disturbed);
+        }
     }
 
     fn places(&self) -> impl Iterator<Item = &Place> {
@@ -672,6 +691,8 @@ struct FoldedPair<'t> {
     source: End,
     sink: End,
     place: Option<Place>,
+    #[serde(default)]
+    bytes: Option<u64>,
     #[serde(borrow)]
     choices: &'t RawValue,
 }
@@ -682,9 +703,9 @@ impl Folded<'_> {
         let Folded { schema, made, bytepath, machine, disturbed, pairs } =
             serde_json::from_str(text)?;
         let pairs = pairs.into_iter().filter(|pair| Some((pair.source, pair.sink)) == ends);
-        let unfolded = |FoldedPair { source, sink, place, choices }: FoldedPair<'_>| {
+        let unfolded = |FoldedPair { source, sink, place, bytes, choices }: FoldedPair<'_>| {
             let choices = serde_json::from_str(choices.get())?;
-            Ok(Pair { source, sink, place, choices })
+            Ok(Pair { source, sink, place, bytes, choices })
         };
         let pairs = pairs.map(unfolded).collect::<serde_json::Result<_>>()?;
         let (costs, outlets) = (Vec::new(), Vec::new());
@@ -710,6 +731,12 @@ struct Versioned {
 }
 
 impl Pair {
+    /// Where it was measured, for people.
+    pub(crate) fn told_place(&self) -> String {
+        let unnamed = || "another file system".to_owned();
+        self.place.as_ref().map_or_else(unnamed, Place::to_string)
+    }
+
     /// The best of the choices that some condition leaves: of those that are about as fast as the
     /// first, the one that is worth most, as its CPU time counts too.
     pub fn best(&self, of: impl Fn(&Setting) -> bool) -> Option<&Measured> {
@@ -807,7 +834,13 @@ pub(crate) mod tests {
 
     fn sound() -> Profile {
         let choices = vec![gave("splice", Some(1 << 20), 5.0), gave("read-write", None, 1.0)];
-        profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }])
+        profile(vec![Pair {
+            source: End::Pipe,
+            sink: End::Pipe,
+            place: None,
+            bytes: None,
+            choices,
+        }])
     }
 
     #[test]
@@ -916,6 +949,7 @@ pub(crate) mod tests {
     fn between_two_ends_their_pairs_are_read_alone() {
         let mut all = sound();
         all.disturbed = Some("other processes used 76 % of the CPU time".into());
+        all.pairs[0].bytes = Some(256 << 20);
         let (source, sink) = (all.pairs[0].source, all.pairs[0].sink);
         let other = [End::File, End::Socket].into_iter().find(|end| *end != source);
         all.pairs.push(Pair { source: other.expect("one of them"), ..all.pairs[0].clone() });
@@ -974,6 +1008,7 @@ pub(crate) mod tests {
                 options: Vec::new(),
                 device,
             }),
+            bytes: None,
             choices: vec![gave("splice", None, speed)],
         };
         let found = |pairs| {
@@ -1008,6 +1043,7 @@ pub(crate) mod tests {
                 options: Vec::new(),
                 device: file.device(),
             }),
+            bytes: None,
             choices: vec![gave("splice", None, speed)],
         };
         let profile = profile(vec![pair(&memory, 1.0), pair(&disk, 2.0)]);
@@ -1045,7 +1081,8 @@ pub(crate) mod tests {
             device: source.device(),
         };
         let choices = vec![gave("splice", None, 1.0)];
-        let pair = Pair { source: End::File, sink: End::Null, place: Some(place), choices };
+        let pair =
+            Pair { source: End::File, sink: End::Null, place: Some(place), bytes: None, choices };
         let mut profile = profile(vec![pair]);
         let is_here = |profile: &Profile| {
             profile.pair_and_whether_here(&source, &null).is_some_and(|(_, here)| here)
@@ -1065,7 +1102,7 @@ pub(crate) mod tests {
             cost(gave("sendfile", None, 9.8), 0.1),
             cost(gave("read-write", None, 9.0), 0.01),
         ];
-        let pair = Pair { source: End::File, sink: End::Pipe, place: None, choices };
+        let pair = Pair { source: End::File, sink: End::Pipe, place: None, bytes: None, choices };
         let best = |of: fn(&Setting) -> bool| pair.best(of).map(|best| best.choice.route.as_str());
         assert_eq!(best(|_| true), Some("sendfile"));
         assert_eq!(best(|setting| setting.route != "sendfile"), Some("splice"));
@@ -1080,7 +1117,8 @@ pub(crate) mod tests {
         };
         let best_of = |second: Measured| {
             let choices = vec![measured("splice-through", 4.1, 4.6, 0.13), second];
-            let pair = Pair { source: End::Pipe, sink: End::Socket, place: None, choices };
+            let pair =
+                Pair { source: End::Pipe, sink: End::Socket, place: None, bytes: None, choices };
             pair.best(|_| true).map(|best| best.choice.route.clone())
         };
         assert_eq!(best_of(measured("splice", 3.7, 4.5, 0.07)).as_deref(), Some("splice"));
@@ -1104,7 +1142,7 @@ pub(crate) mod tests {
             let (directory, file_system) = ("/".into(), file_system.into());
             let place = Some(Place { directory, file_system, options, device: 1 });
             let choices = vec![gave("splice", None, 1.0)];
-            let pair = Pair { source: End::File, sink: End::File, place, choices };
+            let pair = Pair { source: End::File, sink: End::File, place, bytes: None, choices };
             profile(vec![pair.clone(), pair]).changed_places()
         };
         assert_eq!(at(&here.name, here.options.clone()), [""; 0]);
@@ -1126,6 +1164,7 @@ pub(crate) mod tests {
                 options: here.options.clone(),
                 device,
             }),
+            bytes: None,
             choices: vec![gave("splice", None, speed)],
         };
         // Those of real devices; of others a number is only good while the kernel runs.
@@ -1133,11 +1172,16 @@ pub(crate) mod tests {
         let mut gone = at(3, 3.0);
         gone.place.as_mut().expect("it has one").file_system = "of before".into();
         let pipes = sound().pairs.remove(0);
-        let older = profile(vec![at(first, 1.0), at(second, 2.0), at(5, 5.0), gone, pipes]);
+        let mut older = profile(vec![at(first, 1.0), at(second, 2.0), at(5, 5.0), gone, pipes]);
+        older.disturbed = Some("others worked".into());
         let mut newer = profile(vec![at(second, 3.0)]);
         let mut booted = newer.clone();
         newer.keep_other_places(Some(older.clone()));
         assert_eq!(newer.pairs, [at(second, 3.0), at(first, 1.0), at(5, 5.0)]);
+        assert_eq!(newer.disturbed, older.disturbed, "of what is kept");
+        let mut all = profile(vec![at(first, 1.0), at(second, 2.0), at(5, 5.0)]);
+        all.keep_other_places(Some(older.clone()));
+        assert_eq!((all.pairs.len(), all.disturbed), (3, None), "nothing is kept");
         booted.machine.boot_id = "of another run".into();
         booted.keep_other_places(Some(older.clone()));
         assert_eq!(booted.pairs, [at(second, 3.0), at(first, 1.0)]);

@@ -33,10 +33,11 @@ impl Planned {
             None => usual_profile().map(Cow::Owned),
         };
         let (plan, basis) = match profile {
-            Ok(profile) => match FanOutPlan::by_profile(&profile, source, sinks, self.pipes) {
-                plan if plan.is_measured() => (plan, profile.basis()),
-                plan => (plan, "by rules; the profile has no figures for these ends".into()),
-            },
+            Ok(profile) => {
+                let plan = FanOutPlan::by_profile(&profile, source, sinks, self.pipes);
+                let rules = plan.unmeasured().map(|what| format!("by rules; {what}"));
+                (plan, rules.unwrap_or_else(|| profile.basis()))
+            }
             Err(why) => (FanOutPlan::by_rules(), format!("by rules; {why}")),
         };
         // Asked for once; if it were twice, the first would do.

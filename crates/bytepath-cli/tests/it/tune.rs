@@ -1,9 +1,13 @@
 //! `bytepath tune`: the profile that it leaves, and what it says of it.
 
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use bytepath::machine::{self, Machine};
 use bytepath::profile::MachineKey;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 
 use crate::program::{BYTEPATH, Done, bytepath, run, run_for_nobody, shell, text};
@@ -192,6 +196,46 @@ fn no_advice_comes_of_what_others_disturbed_and_whoever_goes_by_it_says_so() {
     assert_eq!(one["setting"], "bytepath tune");
     let ran = shell(&format!("{at}; $bytepath run --explain-plan 'echo a | cat'"));
     assert!(ran.stderr.contains(doubt) && !ran.stderr.contains("times as much"), "{ran:?}");
+}
+
+/// As `bytepath run` does with its stages.
+#[test]
+fn a_mover_that_is_placed_by_others_goes_on_by_the_profile() {
+    let allowed = Machine::this().allowed_cpus();
+    if allowed.len() == 1 {
+        println!("skipped: with one CPU nobody is placed");
+        return;
+    }
+    let choice = json!({
+        "route": "splice", "gib_per_s": 7.0, "ci95": null,
+        "overall_gib_per_s": 7.0, "cpu_s_per_gib": 0.1,
+    });
+    let profile = json!({
+        "schema": "bytepath.profile/1", "made": "now", "bytepath": "0.1.0",
+        "machine": MachineKey::of(Machine::this()),
+        "pairs": [{ "source": "pipe", "sink": "pipe", "choices": [choice] }],
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("bytepath")).expect("a folder");
+    let path = folder.path().join("bytepath/profile.json");
+    std::fs::write(&path, profile.to_string()).expect("written");
+    let mut mover = bytepath(&["cat", "--explain-plan"]);
+    mover.env("XDG_STATE_HOME", folder.path());
+    mover.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut mover = mover.spawn().expect("it starts");
+    let mut input = mover.stdin.take().expect("a pipe");
+    let mut output = mover.stdout.take().expect("a pipe");
+    input.write_all(b"begun").expect("written");
+    output.read_exact(&mut [0; 5]).expect("it has begun");
+    let mut one = CpuSet::new();
+    one.set(allowed.first().expect("a CPU"));
+    sched_setaffinity(Some(Pid::from_child(&mover)), &one).expect("placed");
+    let feeder = std::thread::spawn(move || input.write_all(&[0; 4 << 20]));
+    assert_eq!(std::io::copy(&mut output, &mut std::io::sink()).expect("read"), 4 << 20);
+    feeder.join().expect("it ends").expect("written");
+    let done = mover.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(said.contains("by what was measured on this machine"), "{said}");
 }
 
 #[test]

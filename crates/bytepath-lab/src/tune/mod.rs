@@ -369,7 +369,8 @@ impl PairRun<'_> {
             .filter_map(|setting| measured(setting, records))
             .collect();
         let has_file = source == End::File || sink == End::File;
-        Pair { source, sink, place: has_file.then(|| self.site.place.clone()), choices }
+        let place = has_file.then(|| self.site.place.clone());
+        Pair { source, sink, place, bytes: Some(self.effort.bytes), choices }
     }
 }
 

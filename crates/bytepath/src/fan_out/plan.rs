@@ -5,7 +5,8 @@ use std::fmt;
 use super::lockstep::PIPE_BYTES;
 use crate::endpoint::Endpoint;
 use crate::knobs::{Knobs, Pipes};
-use crate::profile::{Place, Profile};
+use crate::plan::Unmeasured;
+use crate::profile::{Profile, Setting};
 use crate::size::shown;
 
 /// How the bytes go from one source to many sinks.
@@ -17,6 +18,8 @@ pub struct FanOutPlan {
     pipe_bytes: usize,
     /// What was measured: the route that is best to each kind of sink, and its speed.
     measured: Vec<Best>,
+    /// What the profile has no figures for, where nothing was.
+    unmeasured: Option<Unmeasured>,
 }
 
 /// The best way to one kind of sink alone.
@@ -32,7 +35,8 @@ struct Best {
 impl FanOutPlan {
     /// Without any figures: handing pages on saves a copy for every sink.
     pub fn by_rules() -> Self {
-        FanOutPlan { hands_on_pages: true, pipe_bytes: PIPE_BYTES, measured: Vec::new() }
+        let (measured, unmeasured) = (Vec::new(), None);
+        FanOutPlan { hands_on_pages: true, pipe_bytes: PIPE_BYTES, measured, unmeasured }
     }
 
     /// By the figures of each sink alone: pages are handed on unless reading and writing is the best
@@ -45,17 +49,17 @@ impl FanOutPlan {
         pipes: Pipes,
     ) -> Self {
         let mut measured: Vec<Best> = Vec::new();
-        let mut pipe_bytes = None;
+        let (mut pipe_bytes, mut unmeasured) = (None, Unmeasured::Ends);
         for sink in sinks.iter().flatten() {
             let Some((pair, here)) = profile.pair_and_whether_here(source, sink) else { continue };
-            let Some(best) = pair.best(|setting| setting.suits(pipes, &Knobs::default())) else {
-                continue;
-            };
+            unmeasured = Unmeasured::Allowed;
+            let suits = |setting: &Setting| setting.suits(pipes, &Knobs::default(), (source, sink));
+            let Some(best) = pair.best(suits) else { continue };
             pipe_bytes = pipe_bytes.max(best.choice.pipe_bytes);
             let sink = sink.kind().name();
             if measured.iter().all(|other| other.sink != sink) {
                 let (route, gib_per_s) = (best.choice.route.clone(), best.overall_gib_per_s);
-                let elsewhere = pair.place.as_ref().filter(|_| !here).map(Place::to_string);
+                let elsewhere = (!here).then(|| pair.told_place());
                 measured.push(Best { sink, route, gib_per_s, elsewhere });
             }
         }
@@ -63,6 +67,7 @@ impl FanOutPlan {
         FanOutPlan {
             hands_on_pages: measured.is_empty() || !measured.iter().all(copies),
             pipe_bytes: pipe_bytes.unwrap_or(PIPE_BYTES),
+            unmeasured: measured.is_empty().then_some(unmeasured),
             measured,
         }
     }
@@ -80,6 +85,11 @@ impl FanOutPlan {
     /// Whether anything was measured for it.
     pub fn is_measured(&self) -> bool {
         !self.measured.is_empty()
+    }
+
+    /// What the profile that was looked at has no figures for, where nothing was measured.
+    pub fn unmeasured(&self) -> Option<Unmeasured> {
+        self.unmeasured
     }
 }
 
@@ -111,7 +121,13 @@ mod tests {
     use crate::profile::{End, Pair};
 
     fn pipes(choices: Vec<crate::profile::Measured>) -> Profile {
-        profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }])
+        profile(vec![Pair {
+            source: End::Pipe,
+            sink: End::Pipe,
+            place: None,
+            bytes: None,
+            choices,
+        }])
     }
 
     #[test]
@@ -131,6 +147,22 @@ mod tests {
         assert!(plan.to_string().contains("to a pipe alone read-write is best, 5.00 GiB/s"));
         let plan = FanOutPlan::by_profile(&copied, &source, &sinks, Pipes::Leave);
         assert!(plan.to_string().contains("to a pipe alone splice is best, 1.00 GiB/s"), "{plan}");
+        let large = pipes(vec![gave("splice", Some(1 << 20), 5.0)]);
+        let plan = FanOutPlan::by_profile(&large, &source, &sinks, Pipes::Leave);
+        assert_eq!(plan.unmeasured(), Some(Unmeasured::Allowed));
+    }
+
+    #[test]
+    fn figures_without_a_place_are_none_of_here() {
+        let file = tempfile::tempfile().expect("a file");
+        let source = Endpoint::source(file.as_fd()).expect("a source");
+        let (_reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let sinks = [Some(Endpoint::sink(writer.as_fd()).expect("a sink"))];
+        let choices = vec![gave("splice", None, 5.0)];
+        let pair = Pair { source: End::File, sink: End::Pipe, place: None, bytes: None, choices };
+        let plan = FanOutPlan::by_profile(&profile(vec![pair]), &source, &sinks, Pipes::Grow);
+        let told = plan.to_string();
+        assert!(told.ends_with("splice is best, 5.00 GiB/s on another file system"), "{told}");
     }
 
     #[test]
@@ -139,6 +171,7 @@ mod tests {
         let source = Endpoint::source(reader.as_fd()).expect("a source");
         let sinks = [Some(Endpoint::sink(writer.as_fd()).expect("a sink")), None];
         let plan = FanOutPlan::by_profile(&profile(Vec::new()), &source, &sinks, Pipes::Grow);
-        assert_eq!(plan, FanOutPlan::by_rules());
+        assert_eq!(plan.unmeasured(), Some(Unmeasured::Ends));
+        assert_eq!(FanOutPlan { unmeasured: None, ..plan }, FanOutPlan::by_rules());
     }
 }

@@ -33,6 +33,7 @@ mod virtualisation;
 
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 pub use answer::Answer;
 pub use calls::Call;
@@ -76,8 +77,8 @@ pub struct Machine {
     cgroups: OnceLock<Cgroups>,
     user: OnceLock<User>,
     boot_id: Fact<String>,
-    /// Whether it is described by hand, and so never asks the kernel.
-    by_hand: bool,
+    /// Whether the CPUs allowed are as they were: the kernel is not asked for them again.
+    keeps_cpus: AtomicBool,
 }
 
 /// A fact for which a descriptor is needed, and that therefore may not be found at once.
@@ -136,7 +137,7 @@ impl Machine {
             cgroups: facts.cgroups.into(),
             user: facts.user.into(),
             boot_id: Fact::from(String::new()),
-            by_hand: true,
+            keeps_cpus: true.into(),
         }
     }
 
@@ -164,9 +165,20 @@ impl Machine {
     }
 
     /// The CPUs that the calling thread may use now: by sched_setaffinity(2) they change at any
-    /// time, for each thread by itself.
+    /// time, for each thread by itself. In programs that [keep](Machine::keep_allowed_cpus) them,
+    /// those that they began with.
     pub fn allowed_cpus_now(&self) -> CpuList {
-        if self.by_hand { self.allowed_cpus().clone() } else { of_this_thread() }
+        match self.keeps_cpus.load(Relaxed) {
+            true => self.allowed_cpus().clone(),
+            false => of_this_thread(),
+        }
+    }
+
+    /// Notes the CPUs that the calling thread may use, and from now on goes by them: for programs
+    /// that place their threads, or are placed by others, while they work.
+    pub fn keep_allowed_cpus(&self) {
+        self.allowed_cpus();
+        self.keeps_cpus.store(true, Relaxed);
     }
 
     /// How large pipes may be, and are.

@@ -144,9 +144,8 @@ fn here() -> Here {
 
 /// Says what was written, for somebody who waits for it.
 fn told(path: &Path, records: &[Record], bytes: usize) -> anyhow::Result<()> {
-    let plural = if records.len() == 1 { "" } else { "s" };
-    let size = numbers::bytes(bytes as u64);
-    let line = format!("{}: {} run{plural}, {size}\n", path.display(), records.len());
+    let runs = numbers::counted(records.len() as u64, "run");
+    let line = format!("{}: {runs}, {}\n", path.display(), numbers::bytes(bytes as u64));
     std::io::stdout().write_all(line.as_bytes()).context("standard output")
 }
 

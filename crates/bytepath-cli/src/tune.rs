@@ -13,7 +13,7 @@ use bytepath_lab::lab::{Blocks, LabError};
 use bytepath_lab::noise::Watch;
 use bytepath_lab::schedule::fresh_seed;
 use bytepath_lab::tune::{self, Budget, Effort, FirstSite, PairRun, Regret, Rounds, Site};
-use bytepath_report::Record;
+use bytepath_report::{Record, numbers};
 use clap::Args;
 
 use crate::bench::{self, interrupt};
@@ -329,24 +329,58 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
                 found = Regret::of(&looks);
             }
             let lost = found.as_ref().is_some_and(Regret::is_too_large);
-            behind += usize::from(lost);
-            untold += usize::from(found.is_none());
+            behind += u64::from(lost);
+            untold += u64::from(found.is_none());
             let verdict = if lost { "  TOO FAR BEHIND" } else { "" };
             told(table::regret(pair, found.as_ref(), verdict))?;
         }
     }
-    if behind > 0 {
-        bail!(
-            "the planner is more than {:.0}% behind the best fixed choice on {behind} pairs; run \
-             {again} again, on a quiet machine",
-            tune::MARGIN * 100.0
-        );
+    match found_wrong(behind, untold, &again) {
+        Some(wrong) => bail!(wrong),
+        None => Ok(()),
     }
-    if untold > 0 {
-        bail!(
-            "the planner could not be compared on {untold} pairs: its choice could not run, or no \
-             other; run {again} again"
+}
+
+/// On how many pairs a check found the planner behind, and on how many it could not tell; `None` where
+/// all is well.
+fn found_wrong(behind: u64, untold: u64, again: &str) -> Option<String> {
+    let pairs = |count| numbers::counted(count, "pair");
+    let margin = tune::MARGIN * 100.0;
+    let is_behind = (behind > 0).then(|| {
+        format!("is more than {margin:.0}% behind the best fixed choice on {}", pairs(behind))
+    });
+    let is_untold = (untold > 0).then(|| {
+        format!(
+            "could not be compared on {}, where its choice or every other could not run, or too few \
+             blocks have both",
+            pairs(untold)
+        )
+    });
+    let found: Vec<String> = is_behind.into_iter().chain(is_untold).collect();
+    let found = (!found.is_empty()).then(|| found.join(", and "))?;
+    Some(format!("the planner {found}; run {again} again, on a quiet machine"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_finds_both_tells_both() {
+        let told = |behind, untold| found_wrong(behind, untold, "`bytepath tune`");
+        assert_eq!(told(0, 0), None);
+        assert_eq!(
+            told(2, 0).as_deref(),
+            Some(
+                "the planner is more than 5% behind the best fixed choice on 2 pairs; run \
+                 `bytepath tune` again, on a quiet machine"
+            )
         );
+        let untold = told(0, 1).expect("one is untold");
+        assert!(untold.starts_with("the planner could not be compared on 1 pair, "), "{untold}");
+        let both = told(1, 2).expect("both are");
+        for part in ["on 1 pair, and could not be", " on 2 pairs, where", "; run `bytepath tune`"] {
+            assert!(both.contains(part), "{part} is missing in {both}");
+        }
     }
-    Ok(())
 }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Better, Status, Unit, Verdict};
+use crate::numbers;
 use crate::record::{Build, Experiment};
 
 mod markdown;
@@ -164,17 +165,17 @@ fn words(arm: &ArmInRun) -> String {
             format!("undecided: would show {}", percent(from))
         }
         (Some(verdict), _) => crate::verdict::words(verdict, arm.ratio_interval),
-        (None, _) => crate::numbers::UNKNOWN.to_owned(),
+        (None, _) => numbers::UNKNOWN.to_owned(),
     }
 }
 
 /// A share as percents: 8%, 0.5%; what doubles or more as a ratio: 3.40x.
 fn percent(share: f64) -> String {
     match share * 100.0 {
-        percent if !percent.is_finite() => crate::numbers::UNKNOWN.to_owned(),
+        percent if !percent.is_finite() => numbers::UNKNOWN.to_owned(),
         percent if percent < 0.95 => format!("{percent:.1}%"),
         percent if percent < 99.5 => format!("{percent:.0}%"),
-        percent => crate::numbers::ratio(percent / 100.0 + 1.0),
+        percent => numbers::ratio(percent / 100.0 + 1.0),
     }
 }
 
@@ -231,10 +232,6 @@ fn is_undecided(arm: &ArmInRun) -> bool {
     arm.verdict == Some(Verdict::Undecided)
 }
 
-fn plural(count: u32, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
 /// A run in a line: its id, when, by what.
 fn line_of(run: &ComparedRun) -> String {
     let Build { version, build } = &run.bytepath;
@@ -244,7 +241,7 @@ fn line_of(run: &ComparedRun) -> String {
         "{} ({id}{}, {}, bytepath {version} {build}{doubt})",
         run.name,
         run.started,
-        plural(run.blocks, "block")
+        numbers::counted(u64::from(run.blocks), "block")
     )
 }
 

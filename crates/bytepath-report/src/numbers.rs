@@ -24,6 +24,11 @@ pub fn count(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 9_999.5 { format!("{value}") } else { figure(value) }
 }
 
+/// So many of a thing whose plural ends in s: `1 file`, `2 files`.
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A time in its own unit: `1.25 s`, `500 ms`, `136 µs`, `20.0 ns`.
 pub fn time(seconds: f64) -> String {
     let size = seconds.abs();
@@ -93,6 +98,13 @@ fn with_suffix(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_of_a_thing_is_no_plural() {
+        assert_eq!(counted(0, "file"), "0 files");
+        assert_eq!(counted(1, "file"), "1 file");
+        assert_eq!(counted(2, "file"), "2 files");
+    }
 
     #[test]
     fn counts_are_whole_and_times_have_their_unit() {

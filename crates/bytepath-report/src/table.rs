@@ -15,6 +15,7 @@ use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, TableComponent, presets,
 };
 
+use crate::numbers;
 use crate::record::{Experiment, Record};
 use columns::Column;
 pub use listing::listing;
@@ -178,8 +179,8 @@ fn heading(record: &Record) -> Vec<String> {
     ];
     let mut lines = vec![format!("{name}: {question}"), definition.clone()];
     lines.push(facts.into_iter().flatten().collect::<Vec<_>>().join(", "));
-    let plural = if record.blocks == 1 { "" } else { "s" };
-    lines.push(format!("{} block{plural}, {}", record.blocks, record.started));
+    let blocks = numbers::counted(u64::from(record.blocks), "block");
+    lines.push(format!("{blocks}, {}", record.started));
     lines.retain(|line| !line.is_empty());
     lines
 }

@@ -371,7 +371,7 @@ fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) 
 
 /// So many files, in words.
 pub(super) fn counted(files: u64) -> String {
-    format!("{files} file{}", if files == 1 { "" } else { "s" })
+    numbers::counted(files, "file")
 }
 
 fn clock(seconds: f64) -> String {

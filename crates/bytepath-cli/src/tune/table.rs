@@ -138,7 +138,7 @@ pub(super) fn regret_head() -> io::Result<()> {
 pub(super) fn regret(pair: (End, End), regret: Option<&Regret>, verdict: &str) -> io::Result<()> {
     let name = ends(pair);
     let Some(regret) = regret else {
-        return writeln!(io::stdout(), "{name:<22} the planner's choice could not run");
+        return writeln!(io::stdout(), "{name:<22} could not be compared");
     };
     let [low, high] = regret.ratio_ci95;
     let ratio = format!("{:.2} [{low:.2}, {high:.2}]", regret.ratio);

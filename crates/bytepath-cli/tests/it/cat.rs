@@ -39,6 +39,13 @@ fn an_empty_file_is_written_by_any_route_between_files() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let here = folder.path().display();
     for route in ["splice", "uring", "parallel", "mmap-write", "linux-aio", "copy-file-range"] {
+        // A filter, a sysctl or a file system without O_DIRECT may forbid some of them.
+        let line = format!("cd {here} && echo some >s && $bytepath cat --route {route} s >o");
+        let some = shell(&line);
+        if !some.status.success() {
+            println!("skipped: {route}: {}", some.stderr);
+            continue;
+        }
         for program in ["cat", "pv -q"] {
             let line = format!(
                 "cd {here} && : >e && $bytepath {program} --route {route} e >o && test ! -s o"

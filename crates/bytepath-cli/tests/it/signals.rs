@@ -348,6 +348,10 @@ fn a_signal_while_results_are_written_loses_none_of_them() {
 fn explanations_are_in_their_files_before_a_signal_ends_what_waits_for_a_reader() {
     let folder = tempfile::tempdir().expect("a folder");
     let works = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done";
+    let explained = run(&mut bytepath(&["explain", "--", "sh", "-c", works]));
+    if explained.stderr.contains("no samples") {
+        return println!("skipped: {}", explained.stderr);
+    }
     let words = ["bench", "cmd", "--no-store", "--blocks", "2", "--explain", "--json", "-"];
     let (unread, writer) = rustix::pipe::pipe().expect("a pipe");
     rustix::pipe::fcntl_setpipe_size(&writer, 4096).expect("one slot");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytepath_report::{
     TraceConnection, TraceFile, TraceFound, TraceLost, TraceOffCpu, TraceSoftirq, TraceSyscall,
-    TraceThread, TraceWakeup, Traced, TracedSchema,
+    TraceThread, TraceWakeup, Traced, TracedSchema, numbers,
 };
 use rustix::io::Errno;
 
@@ -93,7 +93,7 @@ pub(super) fn traced(
 fn capped<T>(mut rows: Vec<T>, beyond: u64, notes: &mut Vec<String>) -> Vec<T> {
     let untold = rows.len().saturating_sub(ROWS_MAX) as u64 + beyond;
     if untold > 0 {
-        notes.push(format!("{untold} rows more are not told"));
+        notes.push(format!("not told: {}", numbers::counted(untold, "more row")));
         rows.truncate(ROWS_MAX);
     }
     rows
@@ -102,15 +102,17 @@ fn capped<T>(mut rows: Vec<T>, beyond: u64, notes: &mut Vec<String>) -> Vec<T> {
 fn ring_note(rings: u64) -> Option<String> {
     (rings > 0).then(|| {
         format!(
-            "io_uring was used ({rings} calls of io_uring_enter): what it moved is not seen in system \
-             calls, and is not in these figures"
+            "io_uring was used ({} of io_uring_enter): what it moved is not seen in system calls, and \
+             is not in these figures",
+            numbers::counted(rings, "call")
         )
     })
 }
 
 fn before_note(calls: u64) -> Option<String> {
     (calls > 0).then(|| {
-        format!("{calls} calls had begun before anybody looked: they are timed from then on")
+        let calls = numbers::counted(calls, "call");
+        format!("{calls} had begun before anybody looked: time counts from then on")
     })
 }
 
@@ -374,6 +376,6 @@ mod tests {
         assert_eq!(capped(vec![(); ROWS_MAX], 0, &mut notes).len(), ROWS_MAX);
         assert_eq!(notes.len(), 0);
         assert_eq!(capped(vec![(); ROWS_MAX + 2], 3, &mut notes).len(), ROWS_MAX);
-        assert_eq!(notes, ["5 rows more are not told"]);
+        assert_eq!(notes, ["not told: 5 more rows"]);
     }
 }

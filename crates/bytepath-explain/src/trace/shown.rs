@@ -226,9 +226,9 @@ fn syscalls(rows: &[TraceSyscall]) -> String {
     for row in rows.iter().filter(|row| row.unfinished > 0) {
         let _ = writeln!(
             text,
-            "{} threads still were in {}, for {} and less",
-            row.unfinished,
+            "still in {}: {}, for {} and less",
             row.name,
+            numbers::counted(row.unfinished, "thread"),
             numbers::time(row.unfinished_seconds)
         );
     }
@@ -420,6 +420,21 @@ mod tests {
         assert_eq!(below(&buckets, 0.5), "2.05 µs");
         assert_eq!(below(&buckets, 0.99), "2.10 ms");
         assert_eq!(below(&[], 0.5), "–");
+    }
+
+    #[test]
+    fn one_thread_that_still_is_in_a_call_is_one() {
+        let row = |unfinished| TraceSyscall {
+            name: "read".to_owned(),
+            unfinished,
+            unfinished_seconds: 2.0,
+            ..TraceSyscall::default()
+        };
+        for (count, wanted) in [(1, "still in read: 1 thread, "), (2, "still in read: 2 threads, ")]
+        {
+            let text = syscalls(&[row(count)]);
+            assert!(text.contains(wanted), "{text}");
+        }
     }
 
     #[test]

@@ -321,7 +321,7 @@ fn what_a_process_is_stuck_in_when_it_is_followed_is_told() {
     let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
     let read = calls.iter().find(|row| row.name == "read").expect("it reads");
     assert_eq!((read.calls, read.unfinished), (0, 1), "{read:?}");
-    assert!(traced.missing.iter().any(|note| note.starts_with("1 calls had begun")), "{traced:?}");
+    assert!(traced.missing.iter().any(|note| note.starts_with("1 call had begun")), "{traced:?}");
 
     let (traced, _) = of_waiting_cat(Mode::OffCpu, &[]).expect("it worked before");
     let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };

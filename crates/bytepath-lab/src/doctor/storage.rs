@@ -6,10 +6,10 @@ use bytepath::shell::quoted;
 use super::{Examined, Here};
 
 /// File systems whose every access goes through another program or machine, or waits for its word.
-const DISTANT: [&str; 24] = [
-    "nfs", "nfs4", "cifs", "smb3", "9p", "fuse", "fuseblk", "ceph", "virtiofs", "lustre", "afs",
-    "coda", "beegfs", "gpfs", "pvfs2", "panfs", "wekafs", "gfs2", "ocfs2", "vboxsf", "vmhgfs",
-    "prl_fs", "ncpfs", "smbfs",
+const DISTANT: [&str; 25] = [
+    "nfs", "nfs4", "cifs", "smb2", "smb3", "9p", "fuse", "fuseblk", "ceph", "virtiofs", "lustre",
+    "afs", "coda", "beegfs", "gpfs", "pvfs2", "panfs", "wekafs", "gfs2", "ocfs2", "vboxsf",
+    "vmhgfs", "prl_fs", "ncpfs", "smbfs",
 ];
 
 /// File systems that are the kernel's own, on a disk or in the memory of this machine.
@@ -190,6 +190,14 @@ mod tests {
             ("fuseblk", Health::Poor),
             ("fuse.sshfs", Health::Poor),
             ("fuseblk.ntfs-3g", Health::Poor),
+            // What is told where the table of mounts does not have it.
+            ("nfs", Health::Poor),
+            ("9p", Health::Poor),
+            ("ceph", Health::Poor),
+            ("afs", Health::Poor),
+            ("fuse", Health::Poor),
+            ("smb2", Health::Poor),
+            ("cifs", Health::Poor),
             ("smb3", Health::Poor),
             ("lustre", Health::Poor),
             ("ocfs2", Health::Poor),

@@ -258,7 +258,8 @@ fn wakeups(
             Some(kind) => TraceThread { pid: 0, tid: 0, name: format!("(interrupt: {kind})") },
             None => thread(tasks, row.waker),
         };
-        let key = (waker.tid, kind, row.wakee, row.waker_cpu, row.cpu);
+        let by = kind.map_or(row.waker, |_| 0);
+        let key = (by, kind, row.wakee, row.waker_cpu, row.cpu);
         let wakeup = wakeup(tasks, row, waker);
         merged.entry(key).and_modify(|sum| add(sum, &wakeup)).or_insert(wakeup);
     }

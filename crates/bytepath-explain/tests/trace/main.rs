@@ -213,6 +213,27 @@ fn what_was_done_before_an_exec_has_the_name_and_the_functions_of_then() {
     let is_known = |stack: &[String]| stack.iter().any(|name| name != "[unknown]");
     let by_code = traced.missing.iter().any(|why| why.contains("functions of programs"));
     assert!(by_code || waits.iter().any(|row| is_known(&row.user_stack)), "{waits:#?}");
+
+    // On one CPU, so that nothing but the program tells the wakers apart.
+    keep_to_one_cpu();
+    let dd = "exec dd if=/dev/zero bs=1 count=9 status=none";
+    let line = format!("(sleep 0.05; echo; sleep 0.05; {dd}) | cat >/dev/null");
+    let traced = of_command(Mode::Wakeups, &mut shell(&line)).expect("it worked before");
+    let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };
+    let of_cat: Vec<_> = rows.iter().filter(|row| row.wakee.name == "cat").collect();
+    for waker in ["sh", "dd"] {
+        assert!(of_cat.iter().any(|row| row.waker.name == waker), "{waker}: {of_cat:#?}");
+    }
+}
+
+/// This thread and what it starts run on one of its CPUs from now on.
+fn keep_to_one_cpu() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let ours = sched_getaffinity(None).expect("its own");
+    let first = (0..CpuSet::MAX_CPU).find(|cpu| ours.is_set(*cpu)).expect("it runs on one");
+    let mut one = CpuSet::new();
+    one.set(first);
+    sched_setaffinity(None, &one).expect("it is one of its own");
 }
 
 #[test]

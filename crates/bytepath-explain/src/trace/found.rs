@@ -254,13 +254,9 @@ fn wakeups(
     for (row, stack) in rows.iter().zip(&numbered) {
         let stack = names.stack(stack);
         let kind = interrupt(&stack).filter(|_| came_by_itself(&stack));
-        let waker = match kind {
-            Some(kind) => TraceThread { pid: 0, tid: 0, name: format!("(interrupt: {kind})") },
-            None => thread(tasks, row.waker),
-        };
         let by = kind.map_or(row.waker, |_| 0);
         let key = (by, kind, row.wakee, row.waker_cpu, row.cpu);
-        let wakeup = wakeup(tasks, row, waker);
+        let wakeup = wakeup(tasks, row, kind);
         merged.entry(key).and_modify(|sum| add(sum, &wakeup)).or_insert(wakeup);
     }
     let mut merged: Vec<TraceWakeup> = merged.into_values().collect();
@@ -275,9 +271,10 @@ fn add(sum: &mut TraceWakeup, more: &TraceWakeup) {
     sum.log2_ns.iter_mut().zip(&more.log2_ns).for_each(|(sum, more)| *sum += more);
 }
 
-fn wakeup(tasks: &tasks::Tasks, row: &wakeups::Row, waker: TraceThread) -> TraceWakeup {
+fn wakeup(tasks: &tasks::Tasks, row: &wakeups::Row, interrupt: Option<&str>) -> TraceWakeup {
     TraceWakeup {
-        waker,
+        waker: interrupt.is_none().then(|| thread(tasks, row.waker)),
+        interrupt: interrupt.map(str::to_owned),
         wakee: thread(tasks, row.wakee),
         from_cpu: row.waker_cpu,
         to_cpu: row.cpu,

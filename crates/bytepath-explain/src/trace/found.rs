@@ -93,7 +93,10 @@ pub(super) fn traced(
 fn capped<T>(mut rows: Vec<T>, beyond: u64, notes: &mut Vec<String>) -> Vec<T> {
     let untold = rows.len().saturating_sub(ROWS_MAX) as u64 + beyond;
     if untold > 0 {
-        notes.push(format!("{untold} rows more are not told"));
+        notes.push(match untold {
+            1 => "1 row more is not told".to_owned(),
+            untold => format!("{untold} rows more are not told"),
+        });
         rows.truncate(ROWS_MAX);
     }
     rows
@@ -102,16 +105,21 @@ fn capped<T>(mut rows: Vec<T>, beyond: u64, notes: &mut Vec<String>) -> Vec<T> {
 fn ring_note(rings: u64) -> Option<String> {
     (rings > 0).then(|| {
         format!(
-            "io_uring was used ({rings} calls of io_uring_enter): what it moved is not seen in system \
-             calls, and is not in these figures"
+            "io_uring was used ({rings} {} of io_uring_enter): what it moved is not seen in system \
+             calls, and is not in these figures",
+            if rings == 1 { "call" } else { "calls" }
         )
     })
 }
 
 fn before_note(calls: u64) -> Option<String> {
-    (calls > 0).then(|| {
-        format!("{calls} calls had begun before anybody looked: they are timed from then on")
-    })
+    match calls {
+        0 => None,
+        1 => Some("1 call had begun before anybody looked: it is timed from then on".to_owned()),
+        _ => Some(format!(
+            "{calls} calls had begun before anybody looked: they are timed from then on"
+        )),
+    }
 }
 
 fn seconds(ns: u64) -> f64 {
@@ -372,6 +380,15 @@ mod tests {
         assert_eq!(capped(vec![(); ROWS_MAX], 0, &mut notes).len(), ROWS_MAX);
         assert_eq!(notes.len(), 0);
         assert_eq!(capped(vec![(); ROWS_MAX + 2], 3, &mut notes).len(), ROWS_MAX);
-        assert_eq!(notes, ["5 rows more are not told"]);
+        assert_eq!(capped(vec![(); ROWS_MAX + 1], 0, &mut notes).len(), ROWS_MAX);
+        assert_eq!(notes, ["5 rows more are not told", "1 row more is not told"]);
+    }
+
+    #[test]
+    fn one_call_is_no_calls() {
+        assert_eq!(before_note(0), None);
+        assert!(before_note(1).is_some_and(|note| note.starts_with("1 call had begun")));
+        assert!(before_note(2).is_some_and(|note| note.starts_with("2 calls had begun")));
+        assert!(ring_note(1).is_some_and(|note| note.contains("(1 call of io_uring_enter)")));
     }
 }

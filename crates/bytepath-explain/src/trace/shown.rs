@@ -233,13 +233,13 @@ fn syscalls(rows: &[TraceSyscall]) -> String {
     }
     let mut text = format!("{}\n{}", head.trim_fmt(), more(rows.len(), ROWS_SHOWN, "system calls"));
     for row in rows.iter().filter(|row| row.unfinished > 0) {
-        let _ = writeln!(
-            text,
-            "{} threads still were in {}, for {} and less",
-            row.unfinished,
-            row.name,
-            numbers::time(row.unfinished_seconds)
-        );
+        let (name, longest) = (&row.name, numbers::time(row.unfinished_seconds));
+        let _ = match row.unfinished {
+            1 => writeln!(text, "1 thread still was in {name}, for {longest}"),
+            threads => {
+                writeln!(text, "{threads} threads still were in {name}, for {longest} and less")
+            }
+        };
     }
     for row in rows.iter().filter(|row| row.calls > 0).take(HISTOGRAMS_SHOWN) {
         let _ = write!(text, "\n{}\n{}", row.name, histogram(&row.log2_ns));
@@ -467,6 +467,13 @@ mod tests {
     fn an_interrupt_that_woke_is_told_in_the_place_of_a_thread() {
         let wakeup = TraceWakeup { interrupt: Some("timer".to_owned()), ..Default::default() };
         assert!(wakeups(&[wakeup]).contains("(interrupt: timer)"));
+    }
+
+    #[test]
+    fn one_thread_that_still_was_in_a_call_is_no_threads() {
+        let row = |unfinished| TraceSyscall { unfinished, ..Default::default() };
+        assert!(syscalls(&[row(1)]).contains("1 thread still was in "));
+        assert!(syscalls(&[row(2)]).contains("2 threads still were in "));
     }
 
     #[test]

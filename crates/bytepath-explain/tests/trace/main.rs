@@ -357,7 +357,7 @@ fn what_a_process_is_stuck_in_when_it_is_followed_is_told() {
     let waits = calls.iter().find(|row| row.name == call.name());
     let waits = waits.unwrap_or_else(|| panic!("no {call} in {calls:#?}"));
     assert_eq!((waits.calls, waits.unfinished), (0, 1), "{waits:?}");
-    assert!(traced.missing.iter().any(|note| note.starts_with("1 calls had begun")), "{traced:?}");
+    assert!(traced.missing.iter().any(|note| note.starts_with("1 call had begun")), "{traced:?}");
 
     let (traced, _, _) = of_waiting_cat(Mode::OffCpu, &[]).expect("it worked before");
     let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };

@@ -172,6 +172,7 @@ fn off_cpu(
             (who, [kernel, user, waker])
         })
         .collect();
+    notes.extend(by_now_note(&world, rows.iter().zip(&numbered)));
     let names = places.named(&world, notes);
     let tell = |(row, (who, [kernel, user, waker])): (&off_cpu::Row, (TraceThread, Numbered))| {
         let waker_stack = names.stack(&waker);
@@ -194,6 +195,27 @@ fn off_cpu(
         }
     };
     rows.iter().zip(numbered).map(tell).collect()
+}
+
+/// Where a program is not known that stacks were taken in.
+fn by_now_note<'r>(
+    world: &World,
+    rows: impl Iterator<Item = (&'r off_cpu::Row, &'r (TraceThread, Numbered))>,
+) -> Option<String> {
+    let by_now = rows.filter(|(row, (who, [_, user, _]))| {
+        !user.is_empty() && world.is_told_by_now(who.pid, tasks::programs(row.who))
+    });
+    let mut names: Vec<String> = by_now.map(|(_, (who, _))| who.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    (!names.is_empty()).then(|| {
+        format!(
+            "user stacks of {} may have the names of another program's functions: what was mapped then \
+             is not known, likely since it began another program (exec) just when it was followed; \
+             trace it again",
+            names.join(", ")
+        )
+    })
 }
 
 /// The kernel's states of threads (include/linux/sched.h).

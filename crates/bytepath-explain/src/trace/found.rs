@@ -283,7 +283,10 @@ fn wakeups(
     let mut merged: BTreeMap<_, TraceWakeup> = BTreeMap::new();
     for (row, stack) in rows.iter().zip(&numbered) {
         let stack = names.stack(stack);
-        let kind = interrupt(&stack).filter(|_| came_by_itself(&stack));
+        let kind = match row.waker_stack {
+            wakeups::INTERRUPT => Some("unknown"),
+            _ => interrupt(&stack).filter(|_| came_by_itself(&stack)),
+        };
         let by = kind.map_or(row.waker, |_| 0);
         let key = (by, kind, row.wakee, row.waker_cpu, row.cpu);
         let wakeup = wakeup(tasks, row, kind);

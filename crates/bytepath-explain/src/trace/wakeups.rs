@@ -80,7 +80,7 @@ impl Wakeups {
         let frames = Map::new(MapKind::PercpuArray, "bp_frames", 4, 8 * FRAMES as usize, 1)?;
         let interrupts = Map::new(MapKind::LruHash, "bp_interrupts", 8, 4, INTERRUPTS_MAX)?;
         let names = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let entries = entries(&names);
+        let entries = entries(&names).filter(|_| !has_fred());
         Ok(Wakeups { stacks: stacks::map()?, rows, frames, interrupts, entries })
     }
 
@@ -253,6 +253,13 @@ impl Wakeups {
         rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
         Ok(rows)
     }
+}
+
+/// Whether interrupts enter by the one way that faults have too (x86's FRED, Linux 6.9).
+fn has_fred() -> bool {
+    let told = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = told.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "fred"))
 }
 
 /// Where interrupts enter the kernel, of which /proc/kallsyms tells; none where addresses are hidden, other

@@ -108,6 +108,13 @@ impl World {
         self.past = Some(HashMap::new());
     }
 
+    /// Whoever follows a process counts its programs from this one on.
+    pub(crate) fn count_from_here(&mut self, pid: u32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.programs = 0;
+        }
+    }
+
     /// A process is none of the work's, though what it starts is.
     pub(crate) fn leave_out(&mut self, pid: u32) {
         self.ever.remove(&pid);
@@ -263,12 +270,21 @@ impl World {
 
 impl World {
     /// The places of a stack of the program that a process had begun as the one of this number, leaf first.
+    /// Where that program is not known, what the process has now tells them.
     pub(crate) fn places_then(&self, pid: u32, programs: u32, addresses: &[u64]) -> Vec<Place> {
-        let now = self.processes.get(&pid).filter(|process| process.programs == programs);
-        let Some(process) = now.or_else(|| self.past.as_ref()?.get(&(pid, programs))) else {
-            return Vec::new();
-        };
+        let then = self.program(pid, programs).or_else(|| self.processes.get(&pid));
+        let Some(process) = then else { return Vec::new() };
         addresses.iter().map(|address| process.place(*address, &self.files)).collect()
+    }
+
+    /// Whether stacks of a program are told by what its process has now, since more is not known.
+    pub(crate) fn is_told_by_now(&self, pid: u32, programs: u32) -> bool {
+        self.program(pid, programs).is_none() && self.processes.contains_key(&pid)
+    }
+
+    fn program(&self, pid: u32, programs: u32) -> Option<&Process> {
+        let now = self.processes.get(&pid).filter(|process| process.programs == programs);
+        now.or_else(|| self.past.as_ref()?.get(&(pid, programs)))
     }
 }
 
@@ -442,7 +458,10 @@ mod tests {
         let at = |pid, programs| world.places_then(pid, programs, &[0x1800]);
         assert_eq!(at(pid, 0), [Place::Within(0)]);
         assert_eq!((at(child, 0), at(child, 1)), (vec![Place::Within(0)], vec![Place::Within(1)]));
-        assert_eq!(at(child, 2), []);
+        // Nobody knows of a third: what is there now tells.
+        assert_eq!(at(child, 2), vec![Place::Within(1)]);
+        assert!(world.is_told_by_now(child, 2) && !world.is_told_by_now(child, 0));
+        assert_eq!(at(3 << 24, 0), []);
     }
 
     #[test]

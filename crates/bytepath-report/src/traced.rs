@@ -84,7 +84,7 @@ pub struct TraceThread {
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// Its name, at most 15 bytes, as it was last.
+    /// Its name, as it was last in the program that it ran then.
     pub name: String,
 }
 
@@ -116,14 +116,16 @@ pub struct TraceOffCpu {
     pub waker_stack: Vec<String>,
 }
 
-/// How one thread woke another, from one CPU to one CPU.
+/// How one thread, or one kind of interrupt, woke a thread, from one CPU to one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceWakeup {
-    /// Who woke; where an interrupt did, who had the CPU.
-    pub waker: TraceThread,
+    /// The thread that woke; null where an interrupt did, whoever had the CPU.
+    pub waker: Option<TraceThread>,
+    /// The interrupt that woke, such as `timer`, if one did and it is known.
+    pub interrupt: Option<String>,
     /// Who was woken.
     pub wakee: TraceThread,
-    /// The CPU on which the waker ran.
+    /// The CPU on which the waker ran, or to which the interrupt came.
     pub from_cpu: u32,
     /// The CPU on which the woken one ran then.
     pub to_cpu: u32,

@@ -101,6 +101,7 @@ pub(super) enum Helper {
     Comm = 16,
     StackId = 27,
     Task = 35,
+    Stack = 67,
     ReadKernel = 113,
     ReadKernelString = 115,
     RingReserve = 131,
@@ -190,6 +191,12 @@ impl Asm {
     pub(super) fn map(&mut self, to: Reg, map: &Map) {
         self.push(LD_IMM64, to, PSEUDO_MAP_FD, 0, map.number());
         self.code.push(0);
+    }
+
+    /// `to = number`, of any width.
+    pub(super) fn number(&mut self, to: Reg, number: u64) {
+        self.push(LD_IMM64, to, 0, 0, number as i32);
+        self.code.push(number >> 32 << 32);
     }
 
     /// R0 = what the helper says of R1 to R5.

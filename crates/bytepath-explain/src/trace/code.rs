@@ -2,8 +2,8 @@
 //! stacks have names when the process has none any more.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,8 +22,13 @@ const EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Code {
     ended: Arc<AtomicBool>,
+    followed: Arc<Mutex<Followed>>,
     thread: JoinHandle<World>,
 }
+
+/// Processes that were there before, and when they were followed: their programs are counted from then
+/// on. The earliest first.
+pub(super) type Followed = Vec<(u64, u32)>;
 
 impl Code {
     /// Looks at the processes `roots`, and what they start.
@@ -36,9 +41,16 @@ impl Code {
         world.remember();
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
-        let body = move || looked(&mut rings, world, &seen);
+        let followed = Arc::default();
+        let told = Arc::clone(&followed);
+        let body = move || looked(&mut rings, world, &seen, &told);
         let thread = crate::helper::start("bytepath code", body)?;
-        Ok(Code { ended, thread })
+        Ok(Code { ended, followed, thread })
+    }
+
+    /// For whoever follows processes: nothing is learned until this is given back.
+    pub(super) fn followed(&self) -> MutexGuard<'_, Followed> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// No more of it; what is where.
@@ -59,7 +71,12 @@ fn ring(cpu: u32) -> io::Result<Ring> {
     Ok(ring)
 }
 
-fn looked(rings: &mut [Ring], mut world: World, ended: &AtomicBool) -> World {
+fn looked(
+    rings: &mut [Ring],
+    mut world: World,
+    ended: &AtomicBool,
+    followed: &Mutex<Followed>,
+) -> World {
     let mut waiting: Vec<Record> = Vec::new();
     loop {
         let last = ended.load(Ordering::Acquire);
@@ -73,10 +90,56 @@ fn looked(rings: &mut [Ring], mut world: World, ended: &AtomicBool) -> World {
         }
         waiting.sort_by_key(|record| record.time_ns);
         let settled = waiting.partition_point(|record| record.time_ns < settled_ns);
-        waiting.drain(..settled).for_each(|record| world.learn(record.kind));
+        let mut followed = followed.lock().unwrap_or_else(PoisonError::into_inner);
+        for record in waiting.drain(..settled) {
+            count_anew(&mut world, &mut followed, record.time_ns);
+            world.learn(record.kind);
+        }
         if last {
+            count_anew(&mut world, &mut followed, u64::MAX);
             return world;
         }
+        drop(followed);
         std::thread::park_timeout(EVERY);
+    }
+}
+
+/// Counts the programs of those anew that were followed by this time.
+fn count_anew(world: &mut World, followed: &mut Followed, until_ns: u64) {
+    let due = followed.partition_point(|(at, _)| *at <= until_ns);
+    followed.drain(..due).for_each(|(_, pid)| world.count_from_here(pid));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Kind, Map};
+    use crate::world::Place;
+
+    #[test]
+    fn programs_are_counted_from_when_a_process_was_followed() {
+        // A number above any that the kernel gives (PID_MAX_LIMIT is 2^22).
+        let pid = 1 << 24;
+        let mut world = World::new(&[pid], []);
+        world.remember();
+        let exec = || Kind::Comm { pid, tid: pid, name: "new".to_owned(), exec: true };
+        let map = |name: &str| {
+            let name = name.to_owned();
+            Kind::Map(Map { pid, start: 0x1000, bytes: 0x1000, name, ..Map::default() })
+        };
+        let mut followed = Followed::from([(15, pid)]);
+        let records = [
+            (5, map("[vdso]")),
+            (10, exec()),
+            (11, map("//anon")),
+            (20, exec()),
+            (21, map("[vsyscall]")),
+        ];
+        for (at, kind) in records {
+            count_anew(&mut world, &mut followed, at);
+            world.learn(kind);
+        }
+        let at = |programs| world.places_then(pid, programs, &[0x1800]);
+        assert_eq!((at(0), at(1)), (vec![Place::Within(1)], vec![Place::Within(2)]));
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::code::Followed;
 use super::files::Story;
 use super::tasks::{Tasks, There, in_first_pid_namespace};
 use super::{Mode, TraceError, tcp};
@@ -31,6 +32,8 @@ pub(super) struct Before {
     pub(super) calls: u64,
     /// The functions of the kernel that they slept in, the outermost first, by thread; for root alone.
     pub(super) stacks: HashMap<u32, Vec<String>>,
+    /// Processes, and when a thread of them was added: the number of its program is 0 from then on.
+    pub(super) added: Followed,
 }
 
 /// Traces a process, and all that come from it, from now on; what its threads are in is the result.
@@ -94,6 +97,8 @@ fn look(
                     super::tasks::TASKS_MAX
                 ))
             })?;
+            // Behind it: programs count what it begins from now on.
+            before.added.push((super::now_ns(), process));
             added += 1;
         }
     }

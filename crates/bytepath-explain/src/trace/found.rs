@@ -166,6 +166,7 @@ fn off_cpu(
             (who, [kernel, user, waker])
         })
         .collect();
+    notes.extend(by_now_note(&world, rows.iter().zip(&numbered)));
     let names = places.named(&world, notes);
     let tell = |(row, (who, [kernel, user, waker])): (&off_cpu::Row, (TraceThread, Numbered))| {
         let waker_stack = names.stack(&waker);
@@ -188,6 +189,27 @@ fn off_cpu(
         }
     };
     rows.iter().zip(numbered).map(tell).collect()
+}
+
+/// Where a program is not known that stacks were taken in.
+fn by_now_note<'r>(
+    world: &World,
+    rows: impl Iterator<Item = (&'r off_cpu::Row, &'r (TraceThread, Numbered))>,
+) -> Option<String> {
+    let by_now = rows.filter(|(row, (who, [_, user, _]))| {
+        !user.is_empty() && world.is_told_by_now(who.pid, tasks::programs(row.who))
+    });
+    let mut names: Vec<String> = by_now.map(|(_, (who, _))| who.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    (!names.is_empty()).then(|| {
+        format!(
+            "user stacks of {} may have the names of another program's functions: what was mapped then \
+             is not known, likely since it began another program (exec) just when it was followed; \
+             trace it again",
+            names.join(", ")
+        )
+    })
 }
 
 /// The kernel's states of threads (include/linux/sched.h).
@@ -255,13 +277,13 @@ fn wakeups(
     let mut merged: BTreeMap<_, TraceWakeup> = BTreeMap::new();
     for (row, stack) in rows.iter().zip(&numbered) {
         let stack = names.stack(stack);
-        let kind = interrupt(&stack).filter(|_| came_by_itself(&stack));
-        let waker = match kind {
-            Some(kind) => TraceThread { pid: 0, tid: 0, name: format!("(interrupt: {kind})") },
-            None => thread(tasks, row.waker),
+        let kind = match row.waker_stack {
+            wakeups::INTERRUPT => Some("unknown"),
+            _ => interrupt(&stack).filter(|_| came_by_itself(&stack)),
         };
-        let key = (waker.tid, kind, row.wakee, row.waker_cpu, row.cpu);
-        let wakeup = wakeup(tasks, row, waker);
+        let by = kind.map_or(row.waker, |_| 0);
+        let key = (by, kind, row.wakee, row.waker_cpu, row.cpu);
+        let wakeup = wakeup(tasks, row, kind);
         merged.entry(key).and_modify(|sum| add(sum, &wakeup)).or_insert(wakeup);
     }
     let mut merged: Vec<TraceWakeup> = merged.into_values().collect();
@@ -276,9 +298,10 @@ fn add(sum: &mut TraceWakeup, more: &TraceWakeup) {
     sum.log2_ns.iter_mut().zip(&more.log2_ns).for_each(|(sum, more)| *sum += more);
 }
 
-fn wakeup(tasks: &tasks::Tasks, row: &wakeups::Row, waker: TraceThread) -> TraceWakeup {
+fn wakeup(tasks: &tasks::Tasks, row: &wakeups::Row, interrupt: Option<&str>) -> TraceWakeup {
     TraceWakeup {
-        waker,
+        waker: interrupt.is_none().then(|| thread(tasks, row.waker)),
+        interrupt: interrupt.map(str::to_owned),
         wakee: thread(tasks, row.wakee),
         from_cpu: row.waker_cpu,
         to_cpu: row.cpu,
@@ -377,5 +400,13 @@ mod tests {
         assert_eq!(notes.len(), 0);
         assert_eq!(capped(vec![(); ROWS_MAX + 2], 3, &mut notes).len(), ROWS_MAX);
         assert_eq!(notes, ["not told: 5 more rows"]);
+    }
+
+    #[test]
+    fn one_call_is_no_calls() {
+        assert_eq!(before_note(0), None);
+        assert!(before_note(1).is_some_and(|note| note.starts_with("1 call had begun")));
+        assert!(before_note(2).is_some_and(|note| note.starts_with("2 calls had begun")));
+        assert!(ring_note(1).is_some_and(|note| note.contains("(1 call of io_uring_enter)")));
     }
 }

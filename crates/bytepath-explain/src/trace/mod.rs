@@ -270,7 +270,11 @@ impl Tracing {
             calls: matches!(self.maps, Maps::Syscalls(_)),
             stacks: matches!(self.maps, Maps::OffCpu(_)),
         };
+        let mut followed = self.code.as_ref().map(Code::followed);
         self.before = follow::follow(&self.tasks, pid, self.begun_ns, ask)?;
+        if let Some(followed) = &mut followed {
+            followed.append(&mut self.before.added);
+        }
         Ok(())
     }
 

@@ -147,10 +147,10 @@ fn wakeups(rows: &[TraceWakeup]) -> String {
     }
     /// Times, seconds in all, the longest, the histogram.
     type Sum = (u64, f64, f64, Vec<u64>);
-    let mut pairs: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
+    let mut pairs: BTreeMap<(String, &str), Sum> = BTreeMap::new();
     let mut cpus: BTreeMap<(u32, u32), (u64, f64)> = BTreeMap::new();
     for row in rows {
-        let pair = pairs.entry((&row.waker.name, &row.wakee.name)).or_default();
+        let pair = pairs.entry((waker(row), &row.wakee.name)).or_default();
         pair.0 += row.times;
         pair.1 += row.seconds;
         pair.2 = pair.2.max(row.longest_seconds);
@@ -164,7 +164,7 @@ fn wakeups(rows: &[TraceWakeup]) -> String {
     pairs.sort_by(|one, other| other.1.1.total_cmp(&one.1.1));
     for ((waker, wakee), (times, sum, longest, buckets)) in pairs.iter().take(ROWS_SHOWN) {
         head.add_row(vec![
-            (*waker).to_owned(),
+            waker.clone(),
             (*wakee).to_owned(),
             times.to_string(),
             mean(*sum, *times),
@@ -191,6 +191,15 @@ fn wakeups(rows: &[TraceWakeup]) -> String {
         between.trim_fmt(),
         more(cpus.len(), ROWS_SHOWN, "ways between CPUs")
     )
+}
+
+/// Who or what woke.
+fn waker(row: &TraceWakeup) -> String {
+    match (&row.interrupt, &row.waker) {
+        (Some(interrupt), _) => format!("(interrupt: {interrupt})"),
+        (None, Some(waker)) => waker.name.clone(),
+        (None, None) => numbers::UNKNOWN.to_owned(),
+    }
 }
 
 fn syscalls(rows: &[TraceSyscall]) -> String {
@@ -449,7 +458,7 @@ mod tests {
         };
         for found in [
             TraceFound::OffCpu(vec![sleep]),
-            TraceFound::Wakeups(vec![TraceWakeup { waker: thread(), ..Default::default() }]),
+            TraceFound::Wakeups(vec![TraceWakeup { waker: Some(thread()), ..Default::default() }]),
             TraceFound::FileLife(vec![TraceFile { path: evil(), ..Default::default() }]),
             TraceFound::Tcp(vec![TraceConnection { thread: thread(), ..Default::default() }]),
         ] {
@@ -467,6 +476,19 @@ mod tests {
             assert!(text.matches("a\u{fffd}]0;x\u{fffd}").count() >= 2, "{text:?}");
             assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_interrupt_that_woke_is_told_in_the_place_of_a_thread() {
+        let wakeup = TraceWakeup { interrupt: Some("timer".to_owned()), ..Default::default() };
+        assert!(wakeups(&[wakeup]).contains("(interrupt: timer)"));
+    }
+
+    #[test]
+    fn one_thread_that_still_was_in_a_call_is_no_threads() {
+        let row = |unfinished| TraceSyscall { unfinished, ..Default::default() };
+        assert!(syscalls(&[row(1)]).contains("1 thread still was in "));
+        assert!(syscalls(&[row(2)]).contains("2 threads still were in "));
     }
 
     #[test]

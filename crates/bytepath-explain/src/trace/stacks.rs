@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use crate::sys::bpf::{Map, MapKind};
 
 /// Different stacks of one run.
-const STACKS_MAX: u32 = 16_384;
+pub(super) const STACKS_MAX: u32 = 16_384;
 /// How deep: what the kernel takes unless told otherwise (kernel.perf_event_max_stack).
 const FRAMES_MAX: usize = 127;
 

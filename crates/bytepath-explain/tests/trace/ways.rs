@@ -5,7 +5,7 @@ use std::process::Command;
 use bytepath_explain::trace::{Mode, Way};
 use bytepath_report::TraceFound;
 
-use crate::work::{of_command_by, shell};
+use crate::work::{is_by, of_command_by, shell};
 
 #[test]
 fn system_calls_are_counted_alike_in_each_way() {
@@ -43,7 +43,7 @@ fn sleeps_and_wakers_are_told_in_each_way() {
 
         let Some(traced) = of_command_by(Mode::Wakeups, &[way], &mut shell(line)) else { continue };
         let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };
-        let woken = rows.iter().any(|row| row.waker.name == "sh" && row.wakee.name == "cat");
+        let woken = rows.iter().any(|row| is_by(row, "sh") && row.wakee.name == "cat");
         assert!(woken, "{way}: {rows:#?}");
     }
 }

@@ -5,7 +5,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard};
 
 use bytepath_explain::trace::{Mode, Tracing, Way};
-use bytepath_report::Traced;
+use bytepath_report::{TraceWakeup, Traced};
 
 /// What this process starts while it is armed is traced: so nobody else may start anything then.
 static STARTING: Mutex<()> = Mutex::new(());
@@ -46,6 +46,11 @@ pub(crate) fn shell(line: &str) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", line]);
     shell
+}
+
+/// Whether a thread of this name woke, and not an interrupt.
+pub(crate) fn is_by(row: &TraceWakeup, name: &str) -> bool {
+    row.waker.as_ref().is_some_and(|waker| waker.name == name)
 }
 
 /// The kernel's own counts of soft interrupts, all CPUs together, by our names.

@@ -4,7 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
+use rustix::event::{PollFd, Timespec};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGTTOU, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
@@ -30,6 +33,19 @@ pub(crate) enum Asked {
 /// SIGTTOU is caught so that drawing from the background does not stop the whole pipeline; lines
 /// are not drawn there anyway.
 const CAUGHT: [i32; 8] = [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH, SIGUSR2, SIGTTOU];
+
+/// How long who may not wait sleeps.
+const UNASKED: Duration = Duration::from_millis(10);
+
+/// Waits for one of these, at most so long. Where poll(2) is refused (ENOMEM), this sleeps for a moment:
+/// drawing goes on, and whoever waits in a loop does not use a CPU up.
+pub(crate) fn await_any(fds: &mut [PollFd<'_>], most: Option<Duration>) {
+    let timeout = most.and_then(|most| Timespec::try_from(most).ok());
+    match rustix::event::poll(fds, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(_) => std::thread::sleep(most.map_or(UNASKED, |most| most.min(UNASKED))),
+    }
+}
 
 /// Signals that came and were not looked at.
 pub(crate) struct Signals {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use super::live::Live;
 use super::monitor;
@@ -24,20 +24,18 @@ impl Done {
 
     /// Waits for it, at most so long; whether the mover is done.
     fn wait(&self, time: Duration) -> bool {
-        let timeout = Timespec::try_from(time).ok();
         let mut fds = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
-        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+        signals::await_any(&mut fds, Some(time));
         !fds[0].revents().is_empty()
     }
 
     /// Waits for it or a signal, at most so long; whether the mover is done.
     fn wait_or(&self, signals: &Signals, most: Option<Duration>) -> bool {
-        let timeout = most.and_then(|most| Timespec::try_from(most).ok());
         let mut fds = [
             PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
         ];
-        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+        signals::await_any(&mut fds, most);
         !fds[0].revents().is_empty()
     }
 

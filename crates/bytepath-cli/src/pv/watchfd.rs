@@ -8,13 +8,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 
 use super::display::{Display, DisplayOptions};
 use super::live::Live;
 use super::remote::Told;
 use super::screen::Screen;
-use super::signals::{Asked, Signals, stop_here};
+use super::signals::{Asked, Signals, await_any, stop_here};
 use super::status::Status;
 use super::tally::{Tail, Tally};
 use super::usage::Wrong;
@@ -258,9 +258,8 @@ impl Watching<'_> {
                 return Ok(Status::DONE);
             }
             let left = next.min(next_look).saturating_duration_since(Instant::now());
-            let timeout = Timespec::try_from(left).ok();
             let mut fds = [PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
-            let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+            await_any(&mut fds, Some(left));
             for asked in self.signals.asked() {
                 match asked {
                     Asked::End(_) => {

@@ -1,5 +1,6 @@
 //! `pv` where calls fail: every byte arrives or the exit code says why not, as with the real pv.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -200,6 +201,31 @@ fn an_end_that_nobody_may_wait_for_is_told_of() {
         let mut command = Command::new("sh");
         command.args(["-c", &line]).current_dir(folder.path()).env("LC_ALL", "C");
         run(command.stdin(Stdio::null())).refused(code, &[says]);
+    }
+}
+
+#[test]
+fn who_draws_and_may_not_wait_sleeps_for_a_moment() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    let strace = "strace -f -qq -o log -e trace=ppoll,clock_nanosleep -e inject=ppoll:error=ENOMEM";
+    for line in [
+        format!("sleep 0.3 <a & {strace} {BYTEPATH} pv --watchfd $!"),
+        format!("sleep 0.3 | {strace} {BYTEPATH} pv -f 2>drawn"),
+    ] {
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]).current_dir(folder.path()).env("LC_ALL", "C");
+        run(command.stdin(Stdio::null())).well();
+        let log = fs::read_to_string(folder.path().join("log")).expect("a log");
+        let threads_of = |call: &str| {
+            let lines = log.lines().filter(|line| line.contains(call));
+            lines.filter_map(|line| line.split_whitespace().next()).collect::<BTreeSet<_>>()
+        };
+        let refused = threads_of("ENOMEM");
+        assert!(!refused.is_empty(), "{line}: nobody waited: {log}");
+        assert!(refused.is_subset(&threads_of("clock_nanosleep")), "{line}: {log}");
     }
 }
 

@@ -213,7 +213,7 @@ fn who_draws_and_may_not_wait_sleeps_for_a_moment() {
     let strace = "strace -f -qq -o log -e trace=ppoll,clock_nanosleep -e inject=ppoll:error=ENOMEM";
     for line in [
         format!("sleep 0.3 <a & {strace} {BYTEPATH} pv --watchfd $!"),
-        format!("sleep 0.3 | {strace} {BYTEPATH} pv -f"),
+        format!("sleep 0.3 | {strace} {BYTEPATH} pv -f 2>drawn"),
     ] {
         let mut command = Command::new("sh");
         command.args(["-c", &line]).current_dir(folder.path()).env("LC_ALL", "C");

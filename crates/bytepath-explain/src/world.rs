@@ -269,8 +269,8 @@ impl World {
 }
 
 impl World {
-    /// The places of a stack of the program that a process had begun as the one of this number, leaf first.
-    /// Where that program is not known, what the process has now tells them.
+    /// The places of a stack of the program that a process had begun as the one of this number,
+    /// leaf first. Where that program is not known, what the process has now tells them.
     pub(crate) fn places_then(&self, pid: u32, programs: u32, addresses: &[u64]) -> Vec<Place> {
         let then = self.program(pid, programs).or_else(|| self.processes.get(&pid));
         let Some(process) = then else { return Vec::new() };

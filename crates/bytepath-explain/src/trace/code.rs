@@ -26,8 +26,8 @@ pub(super) struct Code {
     thread: JoinHandle<World>,
 }
 
-/// Processes that were there before, and when they were followed: their programs are counted from then
-/// on. The earliest first.
+/// Processes that were there before, and when they were followed: their programs are counted from
+/// then on. The earliest first.
 pub(super) type Followed = Vec<(u64, u32)>;
 
 impl Code {

@@ -204,8 +204,8 @@ fn by_now_note<'r>(
     names.dedup();
     (!names.is_empty()).then(|| {
         format!(
-            "user stacks of {} may have the names of another program's functions: what was mapped then \
-             is not known, likely since it began another program (exec) just when it was followed; \
+            "user stacks of {} may have the names of another program's functions: what was mapped \
+             then is not known, likely since it began another program (exec) just when it was followed; \
              trace it again",
             names.join(", ")
         )

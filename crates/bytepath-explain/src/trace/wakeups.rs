@@ -1,8 +1,8 @@
 //! Who woke whom, from which CPU to which, and how long it took from there until the woken thread ran.
 //! The stack in which it was woken tells whether that was an interrupt, which is nobody's doing.
 //!
-//! A wake-up costs the addresses of a stack and a search in them for the entry of an interrupt, where
-//! the kernel tells where those are; only a new way from there is kept as a stack.
+//! A wake-up costs the addresses of a stack and a search in them for the entry of an interrupt,
+//! where the kernel tells where those are; only a new way from there is kept as a stack.
 
 use std::fs;
 use std::ops::Range;
@@ -187,9 +187,9 @@ impl Wakeups {
         Ok(asm)
     }
 
-    /// Where an interrupt wakes the thread whose record is in R7: notes one stack for each way from the
-    /// interrupt's entry, since what it interrupted lies below and differs each time; goes to `end`. Else
-    /// goes to `thread`. Changes [`SCRATCH`], R8 and R9.
+    /// Where an interrupt wakes the thread whose record is in R7: notes one stack for each way from
+    /// the interrupt's entry, since what it interrupted lies below and differs each time; goes to
+    /// `end`. Else goes to `thread`. Changes [`SCRATCH`], R8 and R9.
     fn interrupt(
         &self,
         asm: &mut Asm,
@@ -262,8 +262,8 @@ fn has_fred() -> bool {
     flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "fred"))
 }
 
-/// Where interrupts enter the kernel, of which /proc/kallsyms tells; none where addresses are hidden, other
-/// ways in lie between, or another processor has other ways.
+/// Where interrupts enter the kernel, of which /proc/kallsyms tells; none where addresses are
+/// hidden, other ways in lie between, or another processor has other ways.
 fn entries(names: &str) -> Option<Range<u64>> {
     let symbol = |line: &str| {
         let mut words = line.split(' ');

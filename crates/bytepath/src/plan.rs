@@ -191,8 +191,8 @@ impl Plan {
     /// it is. Routes that were not measured come last, and so do those of several threads that were
     /// measured on another file system only. Where the pair was not measured at all, or rules would
     /// have several threads copy on a file system that was not, or what is larger than what was
-    /// measured, the rules decide, and [`Plan::unmeasured`] says why. Where pipes are to stay as they are, what larger ones gave has no
-    /// say.
+    /// measured, the rules decide, and [`Plan::unmeasured`] says why. Where pipes are to stay as they
+    /// are, what larger ones gave has no say.
     ///
     /// # Errors
     /// No route suits; or both ends are one file, which would grow without end or be read again

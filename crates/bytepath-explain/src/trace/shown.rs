@@ -485,13 +485,6 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_that_still_was_in_a_call_is_no_threads() {
-        let row = |unfinished| TraceSyscall { unfinished, ..Default::default() };
-        assert!(syscalls(&[row(1)]).contains("1 thread still was in "));
-        assert!(syscalls(&[row(2)]).contains("2 threads still were in "));
-    }
-
-    #[test]
     fn a_histogram_has_no_empty_ends() {
         let mut buckets = vec![0; 32];
         (buckets[9], buckets[11]) = (4, 1);

@@ -510,7 +510,7 @@ mod tests {
 
     use super::*;
     use crate::endpoint::Endpoint;
-    use crate::profile::tests::{gave, profile};
+    use crate::profile::tests::{between_pipes, gave, profile};
     use crate::profile::{End, Place};
     use crate::transfer::Transfer;
 
@@ -814,13 +814,7 @@ mod tests {
             gave("read-write", None, 6.0),
             gave("no-such-route", None, 99.0),
         ];
-        let profile = profile(vec![Pair {
-            source: End::Pipe,
-            sink: End::Pipe,
-            place: None,
-            bytes: None,
-            choices,
-        }]);
+        let profile = between_pipes(choices);
         let by = |asked, pipes| Plan::by_profile(&job, asked, &profile, pipes).expect("a plan");
         let plan = by(Knobs::default(), Pipes::Grow);
         assert_eq!(plan_names(&plan), ["read-write", "splice", "splice-through"]);
@@ -847,13 +841,7 @@ mod tests {
             cost(gave("splice-through", None, 10.0), 0.9),
             cost(gave("read-write", None, 5.0), 0.9),
         ];
-        let profile = profile(vec![Pair {
-            source: End::Pipe,
-            sink: End::Pipe,
-            place: None,
-            bytes: None,
-            choices,
-        }]);
+        let profile = between_pipes(choices);
         let job = Job::new(&source, &sink);
         let plan = Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow);
         let told = plan.expect("a plan").to_string();
@@ -879,16 +867,9 @@ mod tests {
             gave("read-write", Some(1 << 20), 5.0),
             gave("read-write", None, 1.5),
         ];
-        let of = |choices| {
-            profile(vec![Pair {
-                source: End::Pipe,
-                sink: End::Pipe,
-                place: None,
-                bytes: None,
-                choices,
-            }])
+        let by = |choices, pipes| {
+            Plan::by_profile(&job, Knobs::default(), &between_pipes(choices), pipes)
         };
-        let by = |choices, pipes| Plan::by_profile(&job, Knobs::default(), &of(choices), pipes);
         let first = |pipes| {
             let plan = by(choices.clone(), pipes).expect("a plan");
             let first = &plan.routes()[0];

@@ -813,6 +813,12 @@ pub(crate) mod tests {
         }
     }
 
+    /// One of the pair of two pipes alone.
+    pub(crate) fn between_pipes(choices: Vec<Measured>) -> Profile {
+        let (source, sink) = (End::Pipe, End::Pipe);
+        profile(vec![Pair { source, sink, place: None, bytes: None, choices }])
+    }
+
     /// A choice that was measured.
     pub(crate) fn gave(route: &str, pipe_bytes: Option<usize>, gib_per_s: f64) -> Measured {
         let (chunk_bytes, spin_ns, stays) = (None, None, false);
@@ -834,13 +840,7 @@ pub(crate) mod tests {
 
     fn sound() -> Profile {
         let choices = vec![gave("splice", Some(1 << 20), 5.0), gave("read-write", None, 1.0)];
-        profile(vec![Pair {
-            source: End::Pipe,
-            sink: End::Pipe,
-            place: None,
-            bytes: None,
-            choices,
-        }])
+        between_pipes(choices)
     }
 
     #[test]

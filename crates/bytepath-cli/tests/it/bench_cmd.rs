@@ -343,6 +343,17 @@ fn written(file: &Path) -> Pid {
     number().and_then(Pid::from_raw).expect("a process")
 }
 
+/// What has told its number in the file `left` ends with a bench that a signal ends.
+#[track_caller]
+fn takes_along(words: &[&str], folder: &Path, signal: Signal) {
+    let mut bench =
+        spawned(bytepath(words).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null()));
+    let process = written(&folder.join("left"));
+    kill_process(Pid::from_child(bench.child()), signal).expect("it runs");
+    assert_eq!(signal_of(&bench.done()), Some(signal.as_raw()), "{words:?}");
+    ended(process);
+}
+
 #[test]
 fn what_a_command_has_started_ends_with_a_bench_that_is_killed_or_told_to_end() {
     // Its own parent has ended before.
@@ -352,16 +363,7 @@ fn what_a_command_has_started_ends_with_a_bench_that_is_killed_or_told_to_end() 
         for signal in [Signal::KILL, Signal::TERM, Signal::QUIT] {
             let folder = folder();
             let words = [&["bench"], &words[..], &["--no-store"]].concat();
-            let mut bench = spawned(
-                bytepath(&words)
-                    .current_dir(folder.path())
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null()),
-            );
-            let process = written(&folder.path().join("left"));
-            kill_process(Pid::from_child(bench.child()), signal).expect("it runs");
-            assert_eq!(signal_of(&bench.done()), Some(signal.as_raw()), "{words:?}");
-            ended(process);
+            takes_along(&words, folder.path(), signal);
         }
     }
 }
@@ -384,16 +386,7 @@ fn a_step_ends_with_all_that_it_started() {
             }
             let folder = folder();
             let words = ["bench", experiment, "--no-store", "--blocks", "2", "true", step, started];
-            let mut bench = spawned(
-                bytepath(&words)
-                    .current_dir(folder.path())
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null()),
-            );
-            let process = written(&folder.path().join("left"));
-            kill_process(Pid::from_child(bench.child()), signal).expect("it runs");
-            assert_eq!(signal_of(&bench.done()), Some(signal.as_raw()), "{experiment} {step}");
-            ended(process);
+            takes_along(&words, folder.path(), signal);
         }
     }
 }

@@ -117,37 +117,30 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-    use crate::profile::tests::{gave, profile};
+    use crate::profile::tests::{between_pipes, gave, profile};
     use crate::profile::{End, Pair};
-
-    fn pipes(choices: Vec<crate::profile::Measured>) -> Profile {
-        profile(vec![Pair {
-            source: End::Pipe,
-            sink: End::Pipe,
-            place: None,
-            bytes: None,
-            choices,
-        }])
-    }
 
     #[test]
     fn pages_are_handed_on_unless_copying_was_better_to_every_sink() {
         let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
         let source = Endpoint::source(reader.as_fd()).expect("a source");
         let sinks = [Some(Endpoint::sink(writer.as_fd()).expect("a sink")), None];
-        let spliced =
-            pipes(vec![gave("splice", Some(256 << 10), 5.0), gave("read-write", None, 1.0)]);
+        let spliced = between_pipes(vec![
+            gave("splice", Some(256 << 10), 5.0),
+            gave("read-write", None, 1.0),
+        ]);
         let plan = FanOutPlan::by_profile(&spliced, &source, &sinks, Pipes::Grow);
         assert!(plan.hands_on_pages() && plan.is_measured());
         assert_eq!(plan.pipe_bytes(), 256 << 10);
-        let copied = pipes(vec![gave("splice", None, 1.0), gave("read-write", Some(1 << 19), 5.0)]);
+        let copied =
+            between_pipes(vec![gave("splice", None, 1.0), gave("read-write", Some(1 << 19), 5.0)]);
         let plan = FanOutPlan::by_profile(&copied, &source, &sinks, Pipes::Grow);
         assert!(!plan.hands_on_pages());
         assert_eq!(plan.pipe_bytes(), 1 << 19);
         assert!(plan.to_string().contains("to a pipe alone read-write is best, 5.00 GiB/s"));
         let plan = FanOutPlan::by_profile(&copied, &source, &sinks, Pipes::Leave);
         assert!(plan.to_string().contains("to a pipe alone splice is best, 1.00 GiB/s"), "{plan}");
-        let large = pipes(vec![gave("splice", Some(1 << 20), 5.0)]);
+        let large = between_pipes(vec![gave("splice", Some(1 << 20), 5.0)]);
         let plan = FanOutPlan::by_profile(&large, &source, &sinks, Pipes::Leave);
         assert_eq!(plan.unmeasured(), Some(Unmeasured::Allowed));
     }

@@ -408,29 +408,30 @@ def test_a_source_that_cannot_be_one_leaves_the_sink_as_it_was(tmp_path, monkeyp
     assert os.listdir(folder) == ["sink"]
 
 
-def _asked_by_nobody(tmp_path, ask):
+def _asked_by_nobody(ask):
     """What a process says that may write a sink, and not read it, and what the sink holds then."""
     if os.geteuid() != 0:
         pytest.skip("takes root, to become somebody who may not read all")
-    source, sink = tmp_path / "source", tmp_path / "sink"
-    source.write_bytes(b"new")
-    sink.write_bytes(b"precious")
-    sink.chmod(0o222)
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o755)
-    ask = f"import os, bytepath; os.setuid(65534); {ask.format(f'{str(source)!r}, {str(sink)!r}')}"
-    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=60)
-    return done, sink.read_bytes()
+    # pytest's own folders are for nobody else.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        source, sink = Path(folder, "source"), Path(folder, "sink")
+        source.write_bytes(b"new")
+        sink.write_bytes(b"precious")
+        sink.chmod(0o222)
+        ask = f"import os, bytepath; os.setuid(65534); {ask.format(f'{str(source)!r}, {str(sink)!r}')}"
+        done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=60)
+        return done, sink.read_bytes()
 
 
-def test_a_sink_that_may_not_be_read_again_is_refused_before_it_is_emptied(tmp_path):
-    done, held = _asked_by_nobody(tmp_path, "bytepath.copy({}, verify=True)")
+def test_a_sink_that_may_not_be_read_again_is_refused_before_it_is_emptied():
+    done, held = _asked_by_nobody("bytepath.copy({}, verify=True)")
     assert "may not be read: nothing was copied" in done.stderr, done.stderr
     assert held == b"precious"
 
 
-def test_a_sink_that_may_only_be_written_is_planned_as_it_is_copied(tmp_path):
-    done, held = _asked_by_nobody(tmp_path, "print(bytepath.plan({}))")
+def test_a_sink_that_may_only_be_written_is_planned_as_it_is_copied():
+    done, held = _asked_by_nobody("print(bytepath.plan({}))")
     assert done.returncode == 0 and done.stdout, done.stderr
     assert held == b"precious"
 

@@ -39,6 +39,7 @@ mod soft_interrupts;
 mod stacks;
 mod tasks;
 mod tcp;
+mod wakers;
 mod wakeups;
 
 use std::fmt;

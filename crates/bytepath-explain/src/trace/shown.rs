@@ -89,8 +89,7 @@ fn merged(rows: &[TraceOffCpu]) -> Vec<TraceOffCpu> {
             (row.state.clone(), row.still),
             row.user_stack.clone(),
             row.kernel_stack.clone(),
-            // Whoever an interrupt came to has nothing to do with it.
-            (row.interrupt.clone(), waker.filter(|_| row.interrupt.is_none())),
+            (row.interrupt.clone(), waker),
         );
         let sum = merged.entry(key);
         sum.and_modify(|sum| {

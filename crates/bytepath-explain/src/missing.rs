@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
+use bytepath_report::numbers;
+
 use crate::open::View;
 
 /// A sentence for a person.
@@ -141,8 +143,9 @@ impl Missing {
     /// Samples got lost.
     pub(crate) fn lost(lost: u64, samples: u64) -> Missing {
         Missing(format!(
-            "{lost} samples were lost beside {samples} taken: the machine was too busy to take them \
-             away; a lower --hz, or --stacks fp, loses fewer"
+            "{} lost beside {samples} taken: the machine was too busy to take them away; a lower --hz, or \
+             --stacks fp, loses fewer",
+            numbers::counted(lost, "sample")
         ))
     }
 }

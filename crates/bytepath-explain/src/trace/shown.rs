@@ -68,7 +68,9 @@ fn off_cpu(rows: &[TraceOffCpu]) -> String {
     let mut text = "off the CPU, all threads together: ".to_owned();
     let states: Vec<String> = states
         .iter()
-        .map(|(state, (sum, times))| format!("{state} {} ({times} times)", numbers::time(*sum)))
+        .map(|(state, (sum, times))| {
+            format!("{state} {} ({})", numbers::time(*sum), numbers::counted(*times, "time"))
+        })
         .collect();
     text += &states.join(", ");
     text += "\n";
@@ -76,7 +78,7 @@ fn off_cpu(rows: &[TraceOffCpu]) -> String {
     for row in merged.iter().take(STACKS_SHOWN) {
         text += &sleep(row);
     }
-    text + &more(merged.len(), STACKS_SHOWN, "sleeps")
+    text + &more(merged.len(), STACKS_SHOWN, "sleep")
 }
 
 /// Rows that differ in nothing that is shown are one.
@@ -186,9 +188,9 @@ fn wakeups(rows: &[TraceWakeup]) -> String {
     format!(
         "{}\n{}\n{}\n{}",
         head.trim_fmt(),
-        more(pairs.len(), ROWS_SHOWN, "pairs"),
+        more(pairs.len(), ROWS_SHOWN, "pair"),
         between.trim_fmt(),
-        more(cpus.len(), ROWS_SHOWN, "ways between CPUs")
+        more(cpus.len(), ROWS_SHOWN, "CPU pair")
     )
 }
 
@@ -230,7 +232,7 @@ fn syscalls(rows: &[TraceSyscall]) -> String {
             numbers::time(row.longest_seconds),
         ]);
     }
-    let mut text = format!("{}\n{}", head.trim_fmt(), more(rows.len(), ROWS_SHOWN, "system calls"));
+    let mut text = format!("{}\n{}", head.trim_fmt(), more(rows.len(), ROWS_SHOWN, "system call"));
     for row in rows.iter().filter(|row| row.unfinished > 0) {
         let _ = writeln!(
             text,
@@ -305,10 +307,10 @@ fn files(rows: &[TraceFile]) -> String {
         .iter()
         .fold((0, 0), |(read, written), row| (read + row.read_bytes, written + row.written_bytes));
     format!(
-        "{}\n{}{} open files, {} read, {} written\n",
+        "{}\n{}{}, {} read, {} written\n",
         head.trim_fmt(),
-        more(rows.len(), ROWS_SHOWN, "files"),
-        rows.len(),
+        more(rows.len(), ROWS_SHOWN, "file"),
+        numbers::counted(rows.len() as u64, "open file"),
         numbers::bytes(read),
         numbers::bytes(written)
     )
@@ -351,9 +353,9 @@ fn connections(rows: &[TraceConnection]) -> String {
     format!(
         "{}\n{}\n{}\n{}",
         head.trim_fmt(),
-        more(rows.len(), ROWS_SHOWN, "connections"),
+        more(rows.len(), ROWS_SHOWN, "connection"),
         between.trim_fmt(),
-        more(nets.len(), ROWS_SHOWN, "networks")
+        more(nets.len(), ROWS_SHOWN, "network")
     )
 }
 
@@ -368,8 +370,12 @@ fn table(head: &[&str], figures: usize) -> Table {
     table
 }
 
+/// How many are not shown of a thing whose plural ends in s.
 fn more(all: usize, shown: usize, what: &str) -> String {
-    if all <= shown { String::new() } else { format!("{} {what} more; see --json\n", all - shown) }
+    match all.saturating_sub(shown) as u64 {
+        0 => String::new(),
+        more => format!("{}; see --json\n", numbers::counted(more, &format!("more {what}"))),
+    }
 }
 
 fn add(to: &mut Vec<u64>, from: &[u64]) {
@@ -443,6 +449,16 @@ mod tests {
             let text = syscalls(&[row(count)]);
             assert!(text.contains(wanted), "{text}");
         }
+    }
+
+    #[test]
+    fn one_that_is_not_shown_is_one() {
+        let files = |count| files(&vec![TraceFile::default(); count]);
+        assert!(files(1).contains("\n1 open file, 0 B read"), "{}", files(1));
+        assert!(files(ROWS_SHOWN + 1).contains("\n1 more file; see --json\n26 open files, "));
+        assert!(files(ROWS_SHOWN + 2).contains("\n2 more files; see --json\n"));
+        let once = off_cpu(&[TraceOffCpu { times: 1, ..TraceOffCpu::default() }]);
+        assert!(once.contains("(1 time)"), "{once}");
     }
 
     #[test]

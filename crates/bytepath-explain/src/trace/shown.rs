@@ -98,6 +98,12 @@ fn merged(rows: &[TraceOffCpu]) -> Vec<TraceOffCpu> {
             sum.seconds += row.seconds;
             sum.times += row.times;
             sum.longest_seconds = sum.longest_seconds.max(row.longest_seconds);
+            // One of several stands for no other.
+            if let (Some(waker), Some(other)) = (&mut sum.waker, &row.waker)
+                && waker.tid != other.tid
+            {
+                waker.tid = 0;
+            }
         })
         .or_insert_with(|| row.clone());
     }
@@ -119,7 +125,10 @@ fn sleep(row: &TraceOffCpu) -> String {
             let _ = write!(text, "; woken by an interrupt ({interrupt})");
         }
         (None, Some(waker)) => {
-            let _ = write!(text, "; woken by {} ({})", waker.name, waker.tid);
+            let _ = write!(text, "; woken by {}", waker.name);
+            if waker.tid > 0 {
+                let _ = write!(text, " ({})", waker.tid);
+            }
         }
         (None, None) => {}
     }
@@ -424,6 +433,8 @@ fn histogram(buckets: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bytepath_report::TraceThread;
+
     use super::*;
 
     #[test]
@@ -452,6 +463,17 @@ mod tests {
     }
 
     #[test]
+    fn one_of_several_wakers_of_a_name_does_not_stand_for_the_others() {
+        let by = |tid| TraceOffCpu {
+            waker: Some(TraceThread { tid, name: "sleep".to_owned(), ..TraceThread::default() }),
+            times: 1,
+            ..TraceOffCpu::default()
+        };
+        assert!(off_cpu(&[by(7), by(7)]).contains("; woken by sleep (7)\n"));
+        assert!(off_cpu(&[by(7), by(8), by(8)]).contains("; woken by sleep\n"));
+    }
+
+    #[test]
     fn one_that_is_not_shown_is_one() {
         let files = |count| files(&vec![TraceFile::default(); count]);
         assert!(files(1).contains("\n1 open file, 0 B read"), "{}", files(1));
@@ -464,7 +486,7 @@ mod tests {
     #[test]
     fn names_command_no_terminal() {
         let evil = || "a\u{1b}]0;x\u{7}".to_owned();
-        let thread = || bytepath_report::TraceThread { name: evil(), ..Default::default() };
+        let thread = || TraceThread { name: evil(), ..Default::default() };
         let sleep = TraceOffCpu {
             thread: thread(),
             waker: Some(thread()),

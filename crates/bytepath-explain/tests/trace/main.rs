@@ -223,6 +223,29 @@ fn a_file_is_open_until_the_last_who_has_it_closes_it_or_ends() {
 }
 
 #[test]
+fn a_file_ends_where_another_takes_the_place_of_its_last_descriptor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lines = "import os, time\n\
+         first = os.open('output', os.O_WRONLY | os.O_CREAT)\n\
+         other = os.open('/dev/null', os.O_WRONLY)\n\
+         second = os.dup(first)\n\
+         os.dup2(other, first)\n\
+         time.sleep(0.2)\n\
+         os.dup2(other, second)\n\
+         time.sleep(0.5)";
+    let mut python = Command::new("python3");
+    python.args(["-c", lines]).current_dir(&folder);
+    if !python.output().is_ok_and(|done| done.status.success()) {
+        return println!("skipped: no python3");
+    }
+    let Some(traced) = of_command(Mode::FileLife, &mut python) else { return };
+    let found = files(&traced).iter().find(|file| file.path.ends_with("/output"));
+    let found = found.unwrap_or_else(|| panic!("{traced:#?}"));
+    let lifetime = found.lifetime_seconds.unwrap_or_else(|| panic!("{found:#?}"));
+    assert!(lifetime >= 0.2 && lifetime <= traced.seconds - 0.5, "{found:#?}");
+}
+
+#[test]
 fn what_was_done_before_an_exec_has_the_name_and_the_functions_of_then() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("greeting");

@@ -143,8 +143,8 @@ impl Missing {
     /// Samples got lost.
     pub(crate) fn lost(lost: u64, samples: u64) -> Missing {
         Missing(format!(
-            "{} lost beside {samples} taken: the machine was too busy to take them away; a lower --hz, or \
-             --stacks fp, loses fewer",
+            "{} lost beside {samples} taken: the machine was too busy to take them away; a lower \
+             --hz, or --stacks fp, loses fewer",
             numbers::counted(lost, "sample")
         ))
     }

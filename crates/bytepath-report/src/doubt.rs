@@ -115,8 +115,8 @@ fn noise(record: &Record) -> Vec<String> {
     let flagged: usize = record.arms.iter().map(Arm::flagged).sum();
     if samples > 0 && flagged as f64 > FLAGGED_SHARE_MAX * samples as f64 {
         told.push(format!(
-            "Others on the machine disturbed {flagged} of {}; a quieter machine or more blocks would narrow \
-             the intervals.",
+            "Others on the machine disturbed {flagged} of {}; a quieter machine or more blocks would \
+             narrow the intervals.",
             numbers::counted(samples as u64, "sample")
         ));
     }

@@ -272,8 +272,8 @@ pub(super) fn interrupt(stack: &[String]) -> Option<&'static str> {
     known.or_else(|| ANY_INTERRUPT.iter().any(|function| has(function)).then_some("device"))
 }
 
-/// Where in a stack an interrupt came to a thread. None where it did not, as in what the thread called
-/// for: who sends to this machine runs the soft interrupt that receives.
+/// Where in a stack an interrupt came to a thread. None where it did not, as in what the thread
+/// called for: who sends to this machine runs the soft interrupt that receives.
 fn entry(stack: &[String]) -> Option<usize> {
     const ENTRIES: [&str; 5] =
         ["irq_exit", "sysvec_", "common_interrupt", "_interrupt", "handle_irq_event"];

@@ -5,8 +5,8 @@
 //! (`btf`, `tracefs`), and attached in the first way that it allows (`hook`, `attach`). Everything the
 //! kernel is given hangs on descriptors: it is gone with this process.
 //!
-//! What it costs the work that is looked at, `examples/trace-overhead.rs` measures; docs/seeing.md has
-//! what came.
+//! What it costs the work that is looked at, `examples/trace-overhead.rs` measures; docs/seeing.md
+//! has what came.
 
 mod asm;
 mod attach;

@@ -1,8 +1,8 @@
 //! Where threads were while they had no CPU: their stacks when they left it, for how long, and who
 //! woke them, with that one's stack.
 //!
-//! Costs three look-ups in a map and two stacks for each switch of a traced thread, and what `wakers`
-//! takes for each wake-up.
+//! Costs three look-ups in a map and two stacks for each switch of a traced thread, and what
+//! `wakers` takes for each wake-up.
 
 use rustix::io::Errno;
 

@@ -2,7 +2,8 @@
 //! woken tells.
 //!
 //! A wake-up costs the addresses of a stack and a search in them for the entry of an interrupt,
-//! where the kernel tells where those are; of interrupts only a new way from there is kept as a stack.
+//! where the kernel tells where those are; of interrupts only a new way from there is kept as a
+//! stack.
 
 use std::fs;
 use std::ops::Range;
@@ -29,7 +30,7 @@ const INTERRUPTS_MAX: u32 = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Threads {
     WithStacks,
-    /// Unless the kernel does not tell where interrupts enter it: then a stack alone says what woke.
+    /// Unless the kernel does not tell where interrupts enter it: then a stack alone says who woke.
     WithoutStacks,
 }
 
@@ -55,9 +56,9 @@ impl Wakers {
         Ok(Wakers { stacks: stacks::map()?, threads, frames, interrupts, entries })
     }
 
-    /// Notes when, on which CPU and by whom the thread is woken whose record is in R7: the number of a
-    /// thread and a stack, of an interrupt 0 and the stack of its way. Ends at `end`. Changes all but R6
-    /// and R7.
+    /// Notes when, on which CPU and by whom the thread is woken whose record is in R7: the number
+    /// of a thread and a stack, of an interrupt 0 and the stack of its way. Ends at `end`. Changes
+    /// all but R6 and R7.
     pub(super) fn note(&self, asm: &mut Asm, tasks: &Tasks, end: Label) {
         // A second waker of the same sleep woke nobody.
         asm.load(Size::B8, Reg::R1, Reg::R7, task::WOKEN_NS);

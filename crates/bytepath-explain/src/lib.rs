@@ -35,7 +35,7 @@ mod watch;
 mod world;
 
 pub use bytepath_report::Explained;
-pub use missing::Missing;
+pub use missing::{Missing, NO_SAMPLES};
 pub use watch::{Looked, Watch};
 
 /// Whose time is to be explained.

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
+use bytepath_report::numbers;
+
 use crate::open::View;
 
 /// A sentence for a person.
@@ -14,10 +16,13 @@ pub struct Missing(pub(crate) String);
 /// The setting that says who may sample what.
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
+/// How what is missing begins where no samples can be taken.
+pub const NO_SAMPLES: &str = "no samples";
+
 impl Missing {
     /// No thread could be started.
     pub(crate) fn no_sampler(error: &io::Error) -> Missing {
-        Missing(format!("no samples: cannot start a thread for them: {error}"))
+        Missing(format!("{NO_SAMPLES}: cannot start a thread for them: {error}"))
     }
 
     /// System calls came faster than they can all be traced; `counted`: how many there were is known.
@@ -63,7 +68,7 @@ impl Missing {
             }
             _ => format!("perf_event_open: {error}"),
         };
-        Missing(format!("no samples: {why}"))
+        Missing(format!("{NO_SAMPLES}: {why}"))
     }
 
     /// A better view was refused.
@@ -138,8 +143,9 @@ impl Missing {
     /// Samples got lost.
     pub(crate) fn lost(lost: u64, samples: u64) -> Missing {
         Missing(format!(
-            "{lost} samples were lost beside {samples} taken: the machine was too busy to take them \
-             away; a lower --hz, or --stacks fp, loses fewer"
+            "{} lost beside {samples} taken: the machine was too busy to take them away; a lower \
+             --hz, or --stacks fp, loses fewer",
+            numbers::counted(lost, "sample")
         ))
     }
 }

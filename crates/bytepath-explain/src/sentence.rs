@@ -1,5 +1,7 @@
 //! The sentence: what dominated, and what to try.
 
+use bytepath_report::numbers;
+
 use crate::Explained;
 use crate::classes::{
     Classes, IDLE, KERNEL_THREADS, OTHERS, UNCLAIMED, UNDIVIDED, USER, is_beside,
@@ -60,8 +62,8 @@ pub(crate) fn sentence(explained: &Explained, known: Known) -> String {
 
 fn too_little(explained: &Explained, own: u64) -> String {
     let mut text = format!(
-        "Too little ran to say where its time went: {own} of {} samples are of the work itself",
-        explained.samples
+        "Too little ran to say where its time went: {own} of {} came from the work itself",
+        numbers::counted(explained.samples, "sample")
     );
     let longest =
         explained.syscalls.iter().find(|call| call.seconds.is_some_and(|time| time > 0.0));

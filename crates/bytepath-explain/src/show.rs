@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use bytepath_report::Explained;
 use bytepath_report::table::{Style, paragraph, printable};
+use bytepath_report::{Explained, numbers};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::classes::{OTHERS, UNCLAIMED, is_beside};
@@ -60,8 +60,11 @@ fn about(explained: &Explained) -> String {
         several => format!("{} CPUs", several.len()),
     };
     let mut text = format!(
-        "{} samples of {cpus} in {:.1} s, {} a second, by {}; intervals are of 95%.",
-        explained.samples, explained.seconds, explained.hz, explained.source
+        "{} of {cpus} in {:.1} s, {} a second, by {}; intervals are of 95%.",
+        numbers::counted(explained.samples, "sample"),
+        explained.seconds,
+        explained.hz,
+        explained.source
     );
     if explained.classes.iter().any(|class| class.published.is_some()) {
         text += " Published shares are of the time that CPUs were busy on another machine.";
@@ -133,7 +136,7 @@ fn syscalls(explained: &Explained) -> String {
         let seconds: f64 = rest.filter_map(|call| call.seconds).sum();
         let others = explained.syscalls.len() - SYSCALLS_SHOWN;
         table.add_row(vec![
-            format!("{others} others"),
+            numbers::counted(others as u64, "other"),
             format!("{about}{}", whole(count as f64)),
             format!("{about}{seconds:.3}"),
             String::new(),

@@ -7,7 +7,7 @@ use bytepath_report::{ClassShare, Explained};
 use crate::came_from::{by_call, unclaimed};
 use crate::classes::{Classes, DESCRIPTORS, UNCLAIMED, UNDIVIDED};
 use crate::counters::{Counted, Counting, name, why};
-use crate::missing::Missing;
+use crate::missing::{Missing, NO_SAMPLES};
 use crate::open::{Source, View};
 use crate::profile::{IDLE, Part, Profile, Stack, Thread};
 use crate::sampler::{Sampled, Sampling, online};
@@ -106,9 +106,7 @@ impl Watch {
     pub fn takes_no_samples(&self) -> Option<&str> {
         match self.sampling {
             Some(_) => None,
-            None => {
-                self.missing.iter().find(|why| why.starts_with("no samples")).map(String::as_str)
-            }
+            None => self.missing.iter().find(|why| why.starts_with(NO_SAMPLES)).map(String::as_str),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::arm::{Arm, Status};
+use crate::numbers;
 use crate::record::{Build, Record};
 
 /// A reason for doubt.
@@ -114,8 +115,9 @@ fn noise(record: &Record) -> Vec<String> {
     let flagged: usize = record.arms.iter().map(Arm::flagged).sum();
     if samples > 0 && flagged as f64 > FLAGGED_SHARE_MAX * samples as f64 {
         told.push(format!(
-            "{flagged} of {samples} samples were disturbed by others on the machine; a quieter \
-             machine or more blocks would narrow the intervals."
+            "Others on the machine disturbed {flagged} of {}; a quieter machine or more blocks would \
+             narrow the intervals.",
+            numbers::counted(samples as u64, "sample")
         ));
     }
     let ran: Vec<&Arm> =
@@ -123,9 +125,9 @@ fn noise(record: &Record) -> Vec<String> {
     let wide = ran.iter().filter(|arm| half_width(arm) > HALF_WIDTH_MAX).count();
     if !ran.is_empty() && wide as f64 > WIDE_SHARE_MAX * ran.len() as f64 {
         told.push(format!(
-            "The intervals of {wide} of {} arms reach further than {}% to either side; only large \
+            "The intervals of {wide} of {} reach further than {}% to either side; only large \
              differences are such.",
-            ran.len(),
+            numbers::counted(ran.len() as u64, "arm"),
             HALF_WIDTH_MAX * 100.0
         ));
     }
@@ -145,7 +147,10 @@ fn stale(record: &Record, here: &Here) -> Vec<String> {
     let started = humantime::parse_rfc3339_weak(&record.started).ok();
     let age = started.zip(here.now).and_then(|(then, now)| now.duration_since(then).ok());
     if let Some(age) = age.filter(|age| *age > AGE_MAX) {
-        told.push(format!("Measured {} days ago.", age.as_secs() / (24 * 3600)));
+        told.push(format!(
+            "Measured {} ago.",
+            numbers::counted(age.as_secs() / (24 * 3600), "day")
+        ));
     }
     if record.settings.contains_key(IMPORTED) {
         return told;

@@ -75,8 +75,10 @@ fn below(record: &Record) -> String {
     let machine = &record.machine;
     let cpu = machine.cpu_model.as_deref().unwrap_or("an unknown CPU");
     lines.push(format!(
-        "{} blocks, {}, Linux {}, {cpu}",
-        record.blocks, record.started, machine.kernel
+        "{}, {}, Linux {}, {cpu}",
+        numbers::counted(record.blocks.into(), "block"),
+        record.started,
+        machine.kernel
     ));
     lines.extend(record.notes.iter().cloned());
     let line = |line: String| format!("- {}\n", escaped(&line));

@@ -108,11 +108,11 @@ pub struct TraceOffCpu {
     pub user_stack: Vec<String>,
     /// Functions of the kernel, the outermost first.
     pub kernel_stack: Vec<String>,
-    /// The thread that ended it. Where an interrupt did, the one that had the CPU.
+    /// The thread that ended it; null where an interrupt did, whoever had the CPU.
     pub waker: Option<TraceThread>,
     /// The interrupt that ended it, such as `timer`, if one did and it is known.
     pub interrupt: Option<String>,
-    /// The waker's functions in the kernel, the outermost first.
+    /// The waker's functions in the kernel, the outermost first; of an interrupt those from its entry on.
     pub waker_stack: Vec<String>,
 }
 

@@ -164,8 +164,7 @@ pub(super) fn text(arms: &Arms<'_>, shown: &Shown) -> String {
 
 /// The files that were asked for, and what is to be in them.
 pub(super) fn made(arms: &Arms<'_>, shown: &Shown) -> Vec<anyhow::Result<(PathBuf, Vec<u8>)>> {
-    let with_samples = arms.iter().filter(|(_, explained, _)| explained.samples > 0);
-    let named: Vec<Named<'_>> =
-        with_samples.map(|(name, explained, profile)| Named { name, explained, profile }).collect();
+    let named = arms.iter().map(|(name, explained, profile)| Named { name, explained, profile });
+    let named: Vec<Named<'_>> = named.collect();
     shown.made(&named)
 }

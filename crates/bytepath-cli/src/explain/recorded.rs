@@ -75,11 +75,7 @@ impl Explaining {
         if !self.alone {
             say(self.shown.text(&named).trim_end());
         }
-        let exported = match profile.samples() {
-            // There is nothing to export, and what was said has said why.
-            0 => Ok(()),
-            _ => self.shown.write(&[named]),
-        };
+        let exported = self.shown.write(&[named]);
         let written = match self.json {
             Some(output) => {
                 let what = match whom {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use bytepath_explain::profile::Profile;
 use bytepath_explain::trace::Mode;
-use bytepath_explain::{Settings, Stacks, firefox, flame, folded, show, tree};
+use bytepath_explain::{NO_SAMPLES, Settings, Stacks, firefox, flame, folded, show, tree};
 use bytepath_lab::lab;
 use bytepath_report::Explained;
 use clap::Args;
@@ -176,13 +176,16 @@ impl Shown {
     }
 
     /// The files, and what is to be in them; where there is more than one to be explained, each has its
-    /// own, with its name in the file's.
+    /// own, with its name in the file's. One that there are no samples for is an error.
     pub(crate) fn made(&self, all: &[Named<'_>]) -> Vec<anyhow::Result<(PathBuf, Vec<u8>)>> {
         let one = |file: &File, named: &Named<'_>, taken: &mut HashSet<String>| {
             let path = match all.len() {
                 1 => file.path.clone(),
                 _ => beside(&file.path, named.name, taken),
             };
+            if named.explained.samples == 0 {
+                return Err(no_samples(&path, named));
+            }
             let profile = self.filtered(named.profile);
             let made = (file.make)(&Named { profile: &profile, ..*named });
             let made = made.with_context(|| format!("{}: {}", path.display(), named.name))?;
@@ -195,6 +198,16 @@ impl Shown {
         }
         made
     }
+}
+
+/// Why nothing can be made for a file.
+fn no_samples(path: &Path, Named { name, explained, .. }: &Named<'_>) -> anyhow::Error {
+    let refused = explained.missing.iter().find(|why| why.starts_with(NO_SAMPLES));
+    let why = match refused {
+        Some(why) => why.clone(),
+        None => format!("{NO_SAMPLES}; let it run for longer, or take more of them (--hz)"),
+    };
+    anyhow::anyhow!("cannot write {}, of {name}: {why}", path.display())
 }
 
 /// `out.svg` and `write-read@same-cpu` make `out.write-read@same-cpu.svg`; a name that is taken
@@ -218,6 +231,21 @@ fn beside(path: &Path, name: &str, taken: &mut HashSet<String>) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_there_are_no_samples_for_says_why() {
+        let shown = Shown { folded: Some("out".into()), ..Shown::default() };
+        let told = |missing: &[&str]| {
+            let missing = missing.iter().map(|why| (*why).to_owned()).collect();
+            let explained = Explained { missing, ..Explained::default() };
+            let named = Named { name: "arm", explained: &explained, profile: &Profile::default() };
+            let made = shown.made(&[named]);
+            let [Err(error)] = made.as_slice() else { panic!("{made:?}") };
+            error.to_string()
+        };
+        assert_eq!(told(&["x", "no samples: y"]), "cannot write out, of arm: no samples: y");
+        assert!(told(&[]).ends_with("let it run for longer, or take more of them (--hz)"));
+    }
 
     #[test]
     fn each_arm_has_a_file_of_its_own() {

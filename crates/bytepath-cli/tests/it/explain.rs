@@ -288,6 +288,31 @@ fn where_a_file_cannot_be_written_the_old_one_stays() {
 }
 
 #[test]
+fn a_file_that_there_are_no_samples_for_is_a_failure_that_says_why() {
+    let strace = "strace -f -qqq -o /dev/null -e trace=perf_event_open \
+                  -e inject=perf_event_open:error=EACCES";
+    let dir = tempfile::tempdir().expect("a directory");
+    let arm = "bench pipes --arms write-read@free --placement free --quick --no-store --explain";
+    for (words, code) in [
+        (format!("{arm} --flame f"), 1),
+        ("explain --folded f -- true".to_owned(), 1),
+        ("explain --flame f -- sh -c 'exit 5'".to_owned(), 5),
+    ] {
+        let done = shell(&format!("cd {} && {strace} $bytepath {words}", dir.path().display()));
+        if done.stderr.contains("strace") {
+            eprintln!("skipped: no strace to refuse samples: {done:?}");
+            return;
+        }
+        assert_eq!(done.status.code(), Some(code), "{words}: {done:?}");
+        let said = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in ["cannot write f, of ", ": no samples: ", "CAP_PERFMON"] {
+            assert!(said.contains(part), "{words}: {part}: {done:?}");
+        }
+        assert!(!dir.path().join("f").exists(), "{words}");
+    }
+}
+
+#[test]
 fn an_ordinary_user_sees_less_and_is_told_what_is_missing() {
     let Some(as_nobody) = as_nobody() else { return };
     let done = shell(&format!("{as_nobody} {BYTEPATH} explain -- sh -c '{WORKS}'"));

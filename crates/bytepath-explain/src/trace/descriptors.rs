@@ -28,6 +28,8 @@ pub(super) enum Kind {
     Open,
     /// Its first argument is given up.
     Close,
+    /// Its second argument is given up, and stands for another open file then.
+    Replace,
     /// Its result is a new connection.
     Accept,
     /// Its first argument is a new connection.
@@ -63,6 +65,9 @@ const KINDS: &[(libc::c_long, Kind)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_creat, Kind::Open),
     (libc::SYS_close, Kind::Close),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_dup2, Kind::Replace),
+    (libc::SYS_dup3, Kind::Replace),
     (libc::SYS_accept, Kind::Accept),
     (libc::SYS_accept4, Kind::Accept),
     (libc::SYS_connect, Kind::Connect),
@@ -141,12 +146,13 @@ const NONE: i32 = -1;
 
 /// Which arguments are descriptors: that of which bytes come, or which the call is about, and that to
 /// which they go.
-const ARGUMENTS: [(Kind, Option<usize>, Option<usize>); 6] = [
+const ARGUMENTS: [(Kind, Option<usize>, Option<usize>); 7] = [
     (Kind::Read, Some(0), None),
     (Kind::Write, None, Some(0)),
     (Kind::Copy, Some(0), Some(2)),
     (Kind::Send, Some(1), Some(0)),
     (Kind::Close, Some(0), None),
+    (Kind::Replace, Some(1), None),
     (Kind::Connect, Some(0), None),
 ];
 

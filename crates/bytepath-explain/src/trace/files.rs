@@ -127,7 +127,10 @@ impl Files {
         let end = asm.label();
         self.kinds.entered(hook, tasks, &mut asm, end)?;
         if by_close {
-            asm.jump_if(Reg::R9, If::Different, Kind::Close as i32, end);
+            let closes = asm.label();
+            asm.jump_if(Reg::R9, If::Equal, Kind::Close as i32, closes);
+            asm.jump_if(Reg::R9, If::Different, Kind::Replace as i32, end);
+            asm.place(closes);
             asm.load(Size::B4, Reg::R9, Reg::R7, task::READS);
             descriptors::file(hook, &mut asm, Reg::R8, Reg::R9, end)?;
             asm.store(Size::B8, Reg::R10, FILE, Reg::R8);

@@ -12,7 +12,9 @@ use rustix::io::Errno;
 
 use super::follow::Told;
 use super::names::Places;
-use super::{Maps, Tracing, calls, files, off_cpu, soft_interrupts, stacks, tasks, tcp, wakeups};
+use super::{
+    Maps, Tracing, calls, files, off_cpu, soft_interrupts, stacks, tasks, tcp, wakers, wakeups,
+};
 use crate::world::World;
 
 /// Rows that are told; what is beyond is added up in a note.
@@ -33,9 +35,10 @@ pub(super) fn of(
     let tasks = &tracing.tasks;
     let found = match (&tracing.maps, gathered.told) {
         (Maps::OffCpu(maps), _) => {
-            let rows = capped(maps.rows(tasks, ended_ns)?, 0, &mut notes);
+            let rows = maps.rows(tasks, ended_ns)?;
             let world = gathered.world.unwrap_or_else(|| World::new(&[], []));
-            TraceFound::OffCpu(off_cpu(tracing, maps, &rows, world, &mut notes))
+            let rows = off_cpu(tracing, maps, &rows, world, &mut notes);
+            TraceFound::OffCpu(capped(rows, 0, &mut notes))
         }
         (Maps::Wakeups(maps), _) => {
             let rows = wakeups(tasks, maps, &maps.rows()?, &mut notes);
@@ -158,7 +161,7 @@ fn off_cpu(
         .iter()
         .map(|row| {
             let who = thread(tasks, row.who);
-            let taken = |number| stacks::addresses(&maps.stacks, number);
+            let taken = |number| stacks::addresses(&maps.wakers.stacks, number);
             let kernel = places.of_kernel(&taken(row.kernel_stack));
             let user =
                 places.of_user(&world, (who.pid, tasks::programs(row.who)), &taken(row.user_stack));
@@ -168,13 +171,20 @@ fn off_cpu(
         .collect();
     notes.extend(by_now_note(&world, rows.iter().zip(&numbered)));
     let names = places.named(&world, notes);
-    let tell = |(row, (who, [kernel, user, waker])): (&off_cpu::Row, (TraceThread, Numbered))| {
-        let waker_stack = names.stack(&waker);
+    let mut merged: BTreeMap<_, TraceOffCpu> = BTreeMap::new();
+    for (row, (who, [kernel, user, waker])) in rows.iter().zip(numbered) {
+        let mut waker_stack = names.stack(&waker);
+        let kind = woken_by(row.waker_stack, &waker_stack);
+        if kind.is_some() {
+            waker_stack.drain(..entry(&waker_stack).unwrap_or(0));
+        }
         let kernel_stack = match row.kernel_stack {
             tasks::BEFORE => tracing.before.stacks.get(&who.tid).cloned().unwrap_or_default(),
             _ => names.stack(&kernel),
         };
-        TraceOffCpu {
+        let slept = (row.who, row.state, row.still, row.kernel_stack, row.user_stack);
+        let by_thread = kind.is_none().then_some((row.waker, row.waker_stack));
+        let told = TraceOffCpu {
             thread: who,
             state: state(row.state).to_owned(),
             seconds: seconds(row.total_ns),
@@ -183,12 +193,21 @@ fn off_cpu(
             still: row.still,
             user_stack: names.stack(&user),
             kernel_stack,
-            waker: row.waker.map(|tid| thread(tasks, tid)),
-            interrupt: interrupt(&waker_stack).map(str::to_owned),
+            waker: row.waker.filter(|_| kind.is_none()).map(|tid| thread(tasks, tid)),
+            interrupt: kind.map(str::to_owned),
             waker_stack,
-        }
-    };
-    rows.iter().zip(numbered).map(tell).collect()
+        };
+        let sum = merged.entry((slept, kind, by_thread));
+        sum.and_modify(|sum| {
+            sum.times += told.times;
+            sum.seconds += told.seconds;
+            sum.longest_seconds = sum.longest_seconds.max(told.longest_seconds);
+        })
+        .or_insert(told);
+    }
+    let mut merged: Vec<TraceOffCpu> = merged.into_values().collect();
+    merged.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    merged
 }
 
 /// Where a program is not known that stacks were taken in.
@@ -253,12 +272,20 @@ pub(super) fn interrupt(stack: &[String]) -> Option<&'static str> {
     known.or_else(|| ANY_INTERRUPT.iter().any(|function| has(function)).then_some("device"))
 }
 
-/// Whether a stack is that of an interrupt that came to a thread, and not of what the thread called for:
-/// who sends to this machine runs the soft interrupt that receives.
-fn came_by_itself(stack: &[String]) -> bool {
+/// Where in a stack an interrupt came to a thread. None where it did not, as in what the thread
+/// called for: who sends to this machine runs the soft interrupt that receives.
+fn entry(stack: &[String]) -> Option<usize> {
     const ENTRIES: [&str; 5] =
         ["irq_exit", "sysvec_", "common_interrupt", "_interrupt", "handle_irq_event"];
-    ENTRIES.iter().any(|entry| stack.iter().any(|function| function.contains(entry)))
+    stack.iter().position(|function| ENTRIES.iter().any(|entry| function.contains(entry)))
+}
+
+/// The interrupt that woke a thread, by the stack that it did it in and its number, if one did.
+fn woken_by(number: i32, stack: &[String]) -> Option<&'static str> {
+    match number {
+        wakers::INTERRUPT => Some("unknown"),
+        _ => interrupt(stack).filter(|_| entry(stack).is_some()),
+    }
 }
 
 /// Who woke whom: all that interrupts woke in one row for each kind of them and each thread, whoever they
@@ -270,17 +297,15 @@ fn wakeups(
     notes: &mut Vec<String>,
 ) -> Vec<TraceWakeup> {
     let mut places = Places::default();
-    let numbered =
-        rows.iter().map(|row| places.of_kernel(&stacks::addresses(&maps.stacks, row.waker_stack)));
+    let numbered = rows
+        .iter()
+        .map(|row| places.of_kernel(&stacks::addresses(&maps.wakers.stacks, row.waker_stack)));
     let numbered: Vec<Vec<usize>> = numbered.collect();
     let names = places.named(&World::new(&[], []), notes);
     let mut merged: BTreeMap<_, TraceWakeup> = BTreeMap::new();
     for (row, stack) in rows.iter().zip(&numbered) {
         let stack = names.stack(stack);
-        let kind = match row.waker_stack {
-            wakeups::INTERRUPT => Some("unknown"),
-            _ => interrupt(&stack).filter(|_| came_by_itself(&stack)),
-        };
+        let kind = woken_by(row.waker_stack, &stack);
         let by = kind.map_or(row.waker, |_| 0);
         let key = (by, kind, row.wakee, row.waker_cpu, row.cpu);
         let wakeup = wakeup(tasks, row, kind);
@@ -387,9 +412,9 @@ mod tests {
         let stack =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let timer = ["asm_sysvec_apic_timer_interrupt", "__irq_exit_rcu", "run_timer_softirq"];
-        assert!(came_by_itself(&stack(&timer)));
+        assert_eq!(woken_by(0, &stack(&timer)), Some("timer"));
         let sends = ["tcp_sendmsg", "__local_bh_enable_ip", "do_softirq", "net_rx_action"];
-        assert!(!came_by_itself(&stack(&sends)));
+        assert_eq!(woken_by(0, &stack(&sends)), None);
         assert_eq!(interrupt(&stack(&sends)), Some("network"));
     }
 

@@ -5,19 +5,8 @@
 //! (`btf`, `tracefs`), and attached in the first way that it allows (`hook`, `attach`). Everything the
 //! kernel is given hangs on descriptors: it is gone with this process.
 //!
-//! What it costs the work that is looked at: the median of 9 ratios of neighbours, traced to not, on a
-//! virtual machine with 2 CPUs and Linux 6.18 (`examples/trace-overhead.rs`, whose work is dd with
-//! blocks of one byte, which does nothing but system calls of some 100 ns, and two dd with a pipe).
-//! Between them lies what programs do.
-//!
-//! | mode | system calls | wake-ups |
-//! |---|---|---|
-//! | `offcpu` | 1.04 [0.83, 1.23] | 1.32 [1.06, 1.99] |
-//! | `wakeups` | 1.04 [0.96, 1.19] | 1.11 [0.93, 1.38] |
-//! | `syscalls` | 2.62 [1.85, 2.91] | 1.16 [0.87, 1.48] |
-//! | `softirq` | 0.98 [0.85, 1.18] | not measured |
-//! | `filelife` | 3.06 [2.56, 3.15] | not measured |
-//! | `tcp` | 3.30 [2.63, 3.75] | not measured |
+//! What it costs the work that is looked at, `examples/trace-overhead.rs` measures; docs/seeing.md
+//! has what came.
 
 mod asm;
 mod attach;
@@ -39,6 +28,7 @@ mod soft_interrupts;
 mod stacks;
 mod tasks;
 mod tcp;
+mod wakers;
 mod wakeups;
 
 use std::fmt;

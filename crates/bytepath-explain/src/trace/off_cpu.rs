@@ -1,16 +1,18 @@
 //! Where threads were while they had no CPU: their stacks when they left it, for how long, and who
 //! woke them, with that one's stack.
 //!
-//! Costs three look-ups in a map and two stacks for each switch of a traced thread.
+//! Costs three look-ups in a map and two stacks for each switch of a traced thread, and what
+//! `wakers` takes for each wake-up.
 
 use rustix::io::Errno;
 
+use super::TraceError;
 use super::asm::{Alu, Asm, Helper, If, Reg, Size};
 use super::attach::Attached;
 use super::hook::{Hook, Unknown, Value};
-use super::tasks::{KEY, NO_STACK, Tasks, WHO, number, task, wide};
+use super::tasks::{KEY, NO_STACK, Tasks, number, task, wide};
+use super::wakers::{Threads, Wakers};
 use super::wakeups::{NEXT_TID, PREVIOUS_TID, SWITCH, WAKEE_TID, WAKING};
-use super::{TraceError, stacks};
 use crate::sys::bpf::{Map, MapKind};
 
 const PREEMPTED: Value = Value { argument: ("preempt", 0), member: None, field: "" };
@@ -39,7 +41,7 @@ const STATES: i32 = 0xff;
 /// The maps of this mode.
 #[derive(Debug)]
 pub(super) struct OffCpu {
-    pub(super) stacks: Map,
+    pub(super) wakers: Wakers,
     rows: Map,
 }
 
@@ -52,6 +54,7 @@ pub(super) struct Row {
     pub(super) state: u32,
     pub(super) kernel_stack: i32,
     pub(super) user_stack: i32,
+    /// 0 for an interrupt.
     pub(super) waker: Option<u32>,
     pub(super) waker_stack: i32,
     pub(super) total_ns: u64,
@@ -64,7 +67,7 @@ pub(super) struct Row {
 impl OffCpu {
     pub(super) fn new() -> Result<OffCpu, Errno> {
         Ok(OffCpu {
-            stacks: stacks::map()?,
+            wakers: Wakers::new(Threads::WithStacks)?,
             rows: Map::new(
                 MapKind::Hash,
                 "bp_offcpu",
@@ -89,13 +92,7 @@ impl OffCpu {
         let end = asm.label();
         hook.value(&mut asm, Reg::R8, &WAKEE_TID)?;
         tasks.of(&mut asm, Reg::R8, end);
-        asm.call(Helper::Now);
-        asm.store(Size::B8, Reg::R7, task::WOKEN_NS, Reg::R0);
-        tasks.stack(&mut asm, &self.stacks, 0);
-        asm.store(Size::B4, Reg::R7, task::WAKER_STACK, Reg::R0);
-        tasks.introduce(&mut asm);
-        asm.load(Size::B4, Reg::R1, Reg::R10, WHO);
-        asm.store(Size::B4, Reg::R7, task::WAKER_TID, Reg::R1);
+        self.wakers.note(&mut asm, tasks, end);
         asm.end(end);
         Ok(asm)
     }
@@ -123,6 +120,8 @@ impl OffCpu {
         let sleeps = asm.label();
         hook.value(asm, Reg::R8, &PREVIOUS_TID)?;
         tasks.of(asm, Reg::R8, next);
+        // Whoever woke it before has not ended this.
+        asm.store(Size::B8, Reg::R7, task::WOKEN_NS, 0);
         hook.value(asm, Reg::R8, &PREVIOUS_STATE)?;
         asm.alu(Alu::And, Reg::R8, STATES);
         if hook.tells(&PREEMPTED) {
@@ -135,9 +134,9 @@ impl OffCpu {
             asm.place(sleeps);
         }
         asm.store(Size::B4, Reg::R7, task::OFF_STATE, Reg::R8);
-        tasks.stack(asm, &self.stacks, 0);
+        tasks.stack(asm, &self.wakers.stacks, 0);
         asm.store(Size::B4, Reg::R7, task::OFF_KERNEL_STACK, Reg::R0);
-        tasks.stack(asm, &self.stacks, OF_USER);
+        tasks.stack(asm, &self.wakers.stacks, OF_USER);
         asm.store(Size::B4, Reg::R7, task::OFF_USER_STACK, Reg::R0);
         asm.call(Helper::Now);
         asm.store(Size::B8, Reg::R7, task::OFF_NS, Reg::R0);
@@ -158,10 +157,10 @@ impl OffCpu {
             asm.load(Size::B4, Reg::R1, Reg::R7, from);
             asm.store(Size::B4, Reg::R10, ROW + to, Reg::R1);
         }
-        // Who woke it, unless that was before it slept, or it never did.
+        // Who woke it, unless it never slept.
         let (nobody, known) = (asm.label(), asm.label());
         asm.load(Size::B8, Reg::R1, Reg::R7, task::WOKEN_NS);
-        asm.jump_if(left, If::Above, Reg::R1, nobody);
+        asm.jump_if(Reg::R1, If::Equal, 0, nobody);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::OFF_STATE);
         asm.jump_if(Reg::R1, If::Equal, 0, nobody);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::WAKER_TID);

@@ -68,7 +68,9 @@ fn off_cpu(rows: &[TraceOffCpu]) -> String {
     let mut text = "off the CPU, all threads together: ".to_owned();
     let states: Vec<String> = states
         .iter()
-        .map(|(state, (sum, times))| format!("{state} {} ({times} times)", numbers::time(*sum)))
+        .map(|(state, (sum, times))| {
+            format!("{state} {} ({})", numbers::time(*sum), numbers::counted(*times, "time"))
+        })
         .collect();
     text += &states.join(", ");
     text += "\n";
@@ -76,7 +78,7 @@ fn off_cpu(rows: &[TraceOffCpu]) -> String {
     for row in merged.iter().take(STACKS_SHOWN) {
         text += &sleep(row);
     }
-    text + &more(merged.len(), STACKS_SHOWN, "sleeps")
+    text + &more(merged.len(), STACKS_SHOWN, "sleep")
 }
 
 /// Rows that differ in nothing that is shown are one.
@@ -89,14 +91,19 @@ fn merged(rows: &[TraceOffCpu]) -> Vec<TraceOffCpu> {
             (row.state.clone(), row.still),
             row.user_stack.clone(),
             row.kernel_stack.clone(),
-            // Whoever an interrupt came to has nothing to do with it.
-            (row.interrupt.clone(), waker.filter(|_| row.interrupt.is_none())),
+            (row.interrupt.clone(), waker),
         );
         let sum = merged.entry(key);
         sum.and_modify(|sum| {
             sum.seconds += row.seconds;
             sum.times += row.times;
             sum.longest_seconds = sum.longest_seconds.max(row.longest_seconds);
+            // One of several stands for no other.
+            if let (Some(waker), Some(other)) = (&mut sum.waker, &row.waker)
+                && waker.tid != other.tid
+            {
+                waker.tid = 0;
+            }
         })
         .or_insert_with(|| row.clone());
     }
@@ -118,7 +125,10 @@ fn sleep(row: &TraceOffCpu) -> String {
             let _ = write!(text, "; woken by an interrupt ({interrupt})");
         }
         (None, Some(waker)) => {
-            let _ = write!(text, "; woken by {} ({})", waker.name, waker.tid);
+            let _ = write!(text, "; woken by {}", waker.name);
+            if waker.tid > 0 {
+                let _ = write!(text, " ({})", waker.tid);
+            }
         }
         (None, None) => {}
     }
@@ -187,9 +197,9 @@ fn wakeups(rows: &[TraceWakeup]) -> String {
     format!(
         "{}\n{}\n{}\n{}",
         head.trim_fmt(),
-        more(pairs.len(), ROWS_SHOWN, "pairs"),
+        more(pairs.len(), ROWS_SHOWN, "pair"),
         between.trim_fmt(),
-        more(cpus.len(), ROWS_SHOWN, "ways between CPUs")
+        more(cpus.len(), ROWS_SHOWN, "CPU pair")
     )
 }
 
@@ -231,7 +241,7 @@ fn syscalls(rows: &[TraceSyscall]) -> String {
             numbers::time(row.longest_seconds),
         ]);
     }
-    let mut text = format!("{}\n{}", head.trim_fmt(), more(rows.len(), ROWS_SHOWN, "system calls"));
+    let mut text = format!("{}\n{}", head.trim_fmt(), more(rows.len(), ROWS_SHOWN, "system call"));
     for row in rows.iter().filter(|row| row.unfinished > 0) {
         let _ = writeln!(
             text,
@@ -306,10 +316,10 @@ fn files(rows: &[TraceFile]) -> String {
         .iter()
         .fold((0, 0), |(read, written), row| (read + row.read_bytes, written + row.written_bytes));
     format!(
-        "{}\n{}{} open files, {} read, {} written\n",
+        "{}\n{}{}, {} read, {} written\n",
         head.trim_fmt(),
-        more(rows.len(), ROWS_SHOWN, "files"),
-        rows.len(),
+        more(rows.len(), ROWS_SHOWN, "file"),
+        numbers::counted(rows.len() as u64, "open file"),
         numbers::bytes(read),
         numbers::bytes(written)
     )
@@ -352,9 +362,9 @@ fn connections(rows: &[TraceConnection]) -> String {
     format!(
         "{}\n{}\n{}\n{}",
         head.trim_fmt(),
-        more(rows.len(), ROWS_SHOWN, "connections"),
+        more(rows.len(), ROWS_SHOWN, "connection"),
         between.trim_fmt(),
-        more(nets.len(), ROWS_SHOWN, "networks")
+        more(nets.len(), ROWS_SHOWN, "network")
     )
 }
 
@@ -369,8 +379,12 @@ fn table(head: &[&str], figures: usize) -> Table {
     table
 }
 
+/// How many are not shown of a thing whose plural ends in s.
 fn more(all: usize, shown: usize, what: &str) -> String {
-    if all <= shown { String::new() } else { format!("{} {what} more; see --json\n", all - shown) }
+    match all.saturating_sub(shown) as u64 {
+        0 => String::new(),
+        more => format!("{}; see --json\n", numbers::counted(more, &format!("more {what}"))),
+    }
 }
 
 fn add(to: &mut Vec<u64>, from: &[u64]) {
@@ -419,6 +433,8 @@ fn histogram(buckets: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bytepath_report::TraceThread;
+
     use super::*;
 
     #[test]
@@ -447,9 +463,30 @@ mod tests {
     }
 
     #[test]
+    fn one_of_several_wakers_of_a_name_does_not_stand_for_the_others() {
+        let by = |tid| TraceOffCpu {
+            waker: Some(TraceThread { tid, name: "sleep".to_owned(), ..TraceThread::default() }),
+            times: 1,
+            ..TraceOffCpu::default()
+        };
+        assert!(off_cpu(&[by(7), by(7)]).contains("; woken by sleep (7)\n"));
+        assert!(off_cpu(&[by(7), by(8), by(8)]).contains("; woken by sleep\n"));
+    }
+
+    #[test]
+    fn one_that_is_not_shown_is_one() {
+        let files = |count| files(&vec![TraceFile::default(); count]);
+        assert!(files(1).contains("\n1 open file, 0 B read"), "{}", files(1));
+        assert!(files(ROWS_SHOWN + 1).contains("\n1 more file; see --json\n26 open files, "));
+        assert!(files(ROWS_SHOWN + 2).contains("\n2 more files; see --json\n"));
+        let once = off_cpu(&[TraceOffCpu { times: 1, ..TraceOffCpu::default() }]);
+        assert!(once.contains("(1 time)"), "{once}");
+    }
+
+    #[test]
     fn names_command_no_terminal() {
         let evil = || "a\u{1b}]0;x\u{7}".to_owned();
-        let thread = || bytepath_report::TraceThread { name: evil(), ..Default::default() };
+        let thread = || TraceThread { name: evil(), ..Default::default() };
         let sleep = TraceOffCpu {
             thread: thread(),
             waker: Some(thread()),

@@ -1,20 +1,14 @@
 //! Who woke whom, from which CPU to which, and how long it took from there until the woken thread ran.
-//! The stack in which it was woken tells whether that was an interrupt, which is nobody's doing.
-//!
-//! A wake-up costs the addresses of a stack and a search in them for the entry of an interrupt,
-//! where the kernel tells where those are; only a new way from there is kept as a stack.
-
-use std::fs;
-use std::ops::Range;
 
 use rustix::io::Errno;
 
-use super::asm::{Alu, Asm, Helper, If, Label, Reg, Size};
+use super::TraceError;
+use super::asm::{Alu, Asm, Helper, If, Reg, Size};
 use super::attach::Attached;
-use super::hook::{CONTEXT, Event, Hook, SCRATCH, Unknown, Value};
+use super::hook::{Event, Hook, Unknown, Value};
 use super::off_cpu::tally;
-use super::tasks::{BYSTANDER, KEY, NO_STACK, TRACED, Tasks, WHO, number, task, wide};
-use super::{TraceError, stacks};
+use super::tasks::{BYSTANDER, KEY, TRACED, Tasks, WHO, number, task, wide};
+use super::wakers::{Threads, Wakers};
 use crate::sys::bpf::{Map, MapKind};
 
 pub(super) const WAKING: Event = Event { group: "sched", name: "sched_waking" };
@@ -31,32 +25,17 @@ const ROWS_MAX: u32 = 16_384;
 /// waker, wakee, the waker's CPU, the wakee's, the waker's stack.
 const ROW_BYTES: i16 = 24;
 const ROW: i16 = -152;
-/// A way of an interrupt, and its stack.
-const WAY: i16 = ROW - 16;
 /// Powers of two of nanoseconds, up to more than a second.
 pub(super) const BUCKETS: usize = 32;
 /// Nanoseconds in all, times, the longest, then the buckets.
 const VALUE_BYTES: i16 = 24 + 8 * BUCKETS as i16;
 const VALUE: i16 = ROW - VALUE_BYTES;
 
-/// An interrupt, of which no more is known: its stack was not kept.
-pub(super) const INTERRUPT: i32 = -3;
-/// So deep an interrupt's entry is looked for.
-const FRAMES: i16 = 80;
-/// Ways of interrupts to a wake-up.
-const INTERRUPTS_MAX: u32 = 1024;
-
 /// The maps of this mode.
 #[derive(Debug)]
 pub(super) struct Wakeups {
-    pub(super) stacks: Map,
+    pub(super) wakers: Wakers,
     rows: Map,
-    /// The stack here, for as long as a program looks at it.
-    frames: Map,
-    /// For each way from an interrupt's entry to a wake-up one stack, whatever was interrupted.
-    interrupts: Map,
-    /// Where interrupts enter the kernel, if it tells.
-    entries: Option<Range<u64>>,
 }
 
 /// How one thread woke another from one CPU to one CPU, in one place.
@@ -77,11 +56,7 @@ impl Wakeups {
     pub(super) fn new() -> Result<Wakeups, Errno> {
         let (key, value) = (ROW_BYTES as usize, VALUE_BYTES as usize);
         let rows = Map::new(MapKind::Hash, "bp_wakeups", key, value, ROWS_MAX)?;
-        let frames = Map::new(MapKind::PercpuArray, "bp_frames", 4, 8 * FRAMES as usize, 1)?;
-        let interrupts = Map::new(MapKind::LruHash, "bp_interrupts", 8, 4, INTERRUPTS_MAX)?;
-        let names = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let entries = entries(&names).filter(|_| !has_fred());
-        Ok(Wakeups { stacks: stacks::map()?, rows, frames, interrupts, entries })
+        Ok(Wakeups { wakers: Wakers::new(Threads::WithoutStacks)?, rows })
     }
 
     pub(super) fn attach(
@@ -161,90 +136,9 @@ impl Wakeups {
         asm.mov(Reg::R7, Reg::R0);
 
         asm.place(woken);
-        // A second waker of the same sleep woke nobody.
-        asm.load(Size::B8, Reg::R1, Reg::R7, task::WOKEN_NS);
-        asm.jump_if(Reg::R1, If::Different, 0, end);
-        asm.call(Helper::Now);
-        asm.store(Size::B8, Reg::R7, task::WOKEN_NS, Reg::R0);
-        asm.call(Helper::Cpu);
-        asm.store(Size::B4, Reg::R7, task::WAKER_CPU, Reg::R0);
-        let thread = asm.label();
-        match &self.entries {
-            Some(entries) => {
-                self.interrupt(&mut asm, tasks, entries, thread, end);
-                asm.place(thread);
-                asm.store(Size::B4, Reg::R7, task::WAKER_STACK, NO_STACK);
-            }
-            None => {
-                tasks.stack(&mut asm, &self.stacks, 0);
-                asm.store(Size::B4, Reg::R7, task::WAKER_STACK, Reg::R0);
-            }
-        }
-        tasks.introduce(&mut asm);
-        asm.load(Size::B4, Reg::R1, Reg::R10, WHO);
-        asm.store(Size::B4, Reg::R7, task::WAKER_TID, Reg::R1);
+        self.wakers.note(&mut asm, tasks, end);
         asm.end(end);
         Ok(asm)
-    }
-
-    /// Where an interrupt wakes the thread whose record is in R7: notes one stack for each way from
-    /// the interrupt's entry, since what it interrupted lies below and differs each time; goes to
-    /// `end`. Else goes to `thread`. Changes [`SCRATCH`], R8 and R9.
-    fn interrupt(
-        &self,
-        asm: &mut Asm,
-        tasks: &Tasks,
-        entries: &Range<u64>,
-        thread: Label,
-        end: Label,
-    ) {
-        let (found, new, unkept, noted) = (asm.label(), asm.label(), asm.label(), asm.label());
-        asm.store(Size::B8, Reg::R10, SCRATCH, 0);
-        asm.lookup(&self.frames, SCRATCH, thread);
-        asm.mov(Reg::R8, Reg::R0);
-        asm.mov(Reg::R1, CONTEXT);
-        asm.mov(Reg::R2, Reg::R8);
-        asm.mov(Reg::R3, 8 * i32::from(FRAMES));
-        asm.mov(Reg::R4, 0);
-        asm.call(Helper::Stack);
-        // R0: a sum of the addresses so far, by which ways are told apart.
-        let (sum, first, bytes) = (Reg::R0, Reg::R2, Reg::R3);
-        asm.mov(sum, 0);
-        asm.number(first, entries.start);
-        asm.number(bytes, entries.end - entries.start);
-        for frame in 0..FRAMES {
-            asm.load(Size::B8, Reg::R1, Reg::R8, 8 * frame);
-            asm.jump_if(Reg::R1, If::Equal, 0, thread);
-            asm.mov(Reg::R9, sum);
-            asm.alu(Alu::ShiftLeft, Reg::R9, 5);
-            asm.add(sum, Reg::R9);
-            asm.add(sum, Reg::R1);
-            asm.alu(Alu::Subtract, Reg::R1, first);
-            asm.jump_if(bytes, If::Above, Reg::R1, found);
-        }
-        asm.jump(thread);
-        asm.place(found);
-        asm.zero(WAY, 16);
-        asm.store(Size::B8, Reg::R10, WAY, Reg::R0);
-        asm.store(Size::B4, Reg::R7, task::WAKER_TID, 0);
-        asm.lookup(&self.interrupts, WAY, new);
-        asm.load(Size::B4, Reg::R0, Reg::R0, 0);
-        asm.jump(noted);
-        asm.place(new);
-        tasks.stack(asm, &self.stacks, 0);
-        asm.mov(Reg::R8, Reg::R0);
-        asm.store(Size::B4, Reg::R10, WAY + 8, Reg::R8);
-        // Without its sign, a refusal is more than any stack's number.
-        asm.load(Size::B4, Reg::R1, Reg::R10, WAY + 8);
-        asm.jump_if(Reg::R1, If::AtLeast, stacks::STACKS_MAX as i32, unkept);
-        asm.update(&self.interrupts, WAY, WAY + 8);
-        asm.mov(Reg::R0, Reg::R8);
-        asm.jump(noted);
-        asm.place(unkept);
-        asm.mov(Reg::R0, INTERRUPT);
-        asm.place(noted);
-        asm.store(Size::B4, Reg::R7, task::WAKER_STACK, Reg::R0);
-        asm.jump(end);
     }
 
     pub(super) fn rows(&self) -> Result<Vec<Row>, Errno> {
@@ -253,32 +147,6 @@ impl Wakeups {
         rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
         Ok(rows)
     }
-}
-
-/// Whether interrupts enter by the one way that faults have too (x86's FRED, Linux 6.9).
-fn has_fred() -> bool {
-    let told = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let flags = told.lines().find(|line| line.starts_with("flags"));
-    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "fred"))
-}
-
-/// Where interrupts enter the kernel, of which /proc/kallsyms tells; none where addresses are
-/// hidden, other ways in lie between, or another processor has other ways.
-fn entries(names: &str) -> Option<Range<u64>> {
-    let symbol = |line: &str| {
-        let mut words = line.split(' ');
-        let at = u64::from_str_radix(words.next()?, 16).ok().filter(|at| *at > 0)?;
-        Some((at, words.nth(1)?.to_owned()))
-    };
-    let mut symbols: Vec<(u64, String)> = names.lines().filter_map(symbol).collect();
-    symbols.sort();
-    let is_entry = |name: &str| name.starts_with("asm_sysvec_") || name == "asm_common_interrupt";
-    let first = symbols.iter().position(|(_, name)| is_entry(name))?;
-    let last = symbols.iter().rposition(|(_, name)| is_entry(name))?;
-    let other = |(_, name): &(u64, String)| name.starts_with("asm_exc_");
-    let has_common = symbols[first..=last].iter().any(|(_, name)| name == "asm_common_interrupt");
-    let end = symbols.get(last + 1)?.0;
-    (has_common && !symbols[first..=last].iter().any(other)).then_some(symbols[first].0..end)
 }
 
 /// Counts the time in R9 in the bucket of its power of two, of those at `first` behind `base`. Changes
@@ -315,8 +183,9 @@ const _: () = assert!(ROW + ROW_BYTES <= KEY - task::BYTES - 24 && VALUE >= -512
 
 #[cfg(test)]
 mod tests {
+    use super::super::tasks::NO_STACK;
+    use super::super::wakers::INTERRUPT;
     use super::super::{Maps, Mode, Tracing};
-    use super::*;
 
     #[test]
     fn what_an_interrupt_woke_is_kept_by_its_way_and_not_by_what_it_interrupted() {
@@ -330,7 +199,7 @@ mod tests {
         assert!(ended.is_ok_and(|status| status.success()));
         tracing.disarm();
         let Maps::Wakeups(maps) = &tracing.maps else { panic!("{tracing:?}") };
-        if maps.entries.is_none() {
+        if maps.wakers.entries.is_none() {
             return println!("skipped: the kernel does not tell where interrupts enter it");
         }
         let rows = maps.rows().expect("they can be read");
@@ -339,17 +208,7 @@ mod tests {
         assert!(by_way.iter().all(|row| row.waker == 0), "{by_way:?}");
         let stacks: std::collections::HashSet<_> =
             by_way.iter().map(|row| row.waker_stack).filter(|stack| *stack != INTERRUPT).collect();
-        let ways = maps.interrupts.entries().expect("they can be read").len();
+        let ways = maps.wakers.interrupts.entries().expect("they can be read").len();
         assert!(stacks.len() <= ways, "{} stacks of {ways} ways", stacks.len());
-    }
-
-    #[test]
-    fn entries_of_interrupts_are_a_range_without_other_entries_or_nothing() {
-        let common = "f0 T asm_common_interrupt\n";
-        let timer = "f8 T asm_sysvec_apic_timer_interrupt\nff T behind\n";
-        let fault = "f4 T asm_exc_page_fault\n";
-        assert_eq!(entries(&format!("e0 T asm_exc_nmi\n{common}{timer}")), Some(0xf0..0xff));
-        assert_eq!(entries(&format!("{common}{fault}{timer}")), None);
-        assert_eq!(entries("00 T asm_common_interrupt\n00 T behind\n"), None);
     }
 }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytepath_explain::trace::Mode;
-use bytepath_report::{TraceFound, Traced};
+use bytepath_report::{TraceFound, TraceOffCpu, Traced};
 use syscalls::Sysno;
 use work::{is_by, of_command, shell, soft_interrupts};
 
@@ -79,6 +79,33 @@ fn who_computes_wakes_nobody_and_a_timer_wakes_who_sleeps() {
     assert!(rows.iter().all(|row| row.waker.is_none() == row.interrupt.is_some()), "{rows:#?}");
     // On one CPU the timer came to the shell while it computed.
     assert!(of_sleep.iter().all(|row| !is_by(row, "sh")), "{of_sleep:#?}");
+}
+
+#[test]
+fn waits_that_a_timer_ends_are_one_whatever_it_came_to() {
+    const WAITS: u64 = 50;
+    keep_to_one_cpu();
+    // The timer comes to dd, in another place each time.
+    let folder = tempfile::tempdir().expect("a folder");
+    let waits = format!(
+        "mkfifo fifo; exec 5<>fifo; dd if=/dev/zero of=/dev/null bs=1 status=none & \
+         for i in $(seq {WAITS}); do read -t 0.003 -u 5; done; kill $!; wait $!; true"
+    );
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &waits]).current_dir(&folder).stderr(Stdio::null());
+    let Some(traced) = of_command(Mode::OffCpu, &mut bash) else { return };
+    let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+    if traced.missing.iter().any(|why| why.contains("no names of the kernel's functions")) {
+        println!("not looked at: names of the kernel's functions are hidden");
+        return;
+    }
+    let by_timer = |row: &&TraceOffCpu| row.interrupt.as_deref() == Some("timer");
+    let rows: Vec<_> =
+        rows.iter().filter(|row| row.thread.name == "bash").filter(by_timer).collect();
+    assert!(rows.iter().all(|row| row.waker.is_none()), "{rows:#?}");
+    // The first may come by another way, and some may find that the time is over.
+    assert!(rows.iter().map(|row| row.times).sum::<u64>() >= WAITS / 2, "{rows:#?}");
+    assert!(rows.len() <= 5, "{} rows: {rows:#?}", rows.len());
 }
 
 #[test]
@@ -193,6 +220,29 @@ fn a_file_is_open_until_the_last_who_has_it_closes_it_or_ends() {
         let lifetime = found.lifetime_seconds.unwrap_or_else(|| panic!("{line}: {found:#?}"));
         assert!(lifetime >= 0.2 && lifetime <= traced.seconds, "{line}: {found:#?}");
     }
+}
+
+#[test]
+fn a_file_ends_where_another_takes_the_place_of_its_last_descriptor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lines = "import os, time\n\
+         first = os.open('output', os.O_WRONLY | os.O_CREAT)\n\
+         other = os.open('/dev/null', os.O_WRONLY)\n\
+         second = os.dup(first)\n\
+         os.dup2(other, first)\n\
+         time.sleep(0.2)\n\
+         os.dup2(other, second)\n\
+         time.sleep(0.5)";
+    let mut python = Command::new("python3");
+    python.args(["-c", lines]).current_dir(&folder);
+    if !python.output().is_ok_and(|done| done.status.success()) {
+        return println!("skipped: no python3");
+    }
+    let Some(traced) = of_command(Mode::FileLife, &mut python) else { return };
+    let found = files(&traced).iter().find(|file| file.path.ends_with("/output"));
+    let found = found.unwrap_or_else(|| panic!("{traced:#?}"));
+    let lifetime = found.lifetime_seconds.unwrap_or_else(|| panic!("{found:#?}"));
+    assert!(lifetime >= 0.2 && lifetime <= traced.seconds - 0.5, "{found:#?}");
 }
 
 #[test]

@@ -62,8 +62,8 @@ fn explained_arm(arm: usize, name: &str, explained: &Explained, limits: &Limits)
         name: name_of(name),
         sentence: shown(&explained.sentence, SENTENCE_MAX),
         sampler: format!(
-            "{} samples{lost} by {} at {} Hz, {} s",
-            explained.samples,
+            "{}{lost} by {} at {} Hz, {} s",
+            numbers::counted(explained.samples, "sample"),
             name_of(&explained.source),
             explained.hz,
             numbers::figure(explained.seconds)

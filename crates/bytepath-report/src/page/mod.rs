@@ -22,6 +22,7 @@ use minijinja::{AutoEscape, Environment, Value, context};
 use sha2::{Digest, Sha256};
 
 use crate::doubt::Here;
+use crate::numbers;
 use crate::packed::unpacked;
 use crate::record::Record;
 use data::Data;
@@ -46,9 +47,10 @@ pub enum PageError {
     Nothing,
     /// Too much for one page, however much is left out that can be.
     #[error(
-        "{records} records with {arms} arms do not fit into one page of {} MiB; \
-         report fewer at once",
-        PAGE_BYTES_MAX >> 20
+        "one page of {} MiB has no room for {} with {}; report fewer at once",
+        PAGE_BYTES_MAX >> 20,
+        numbers::counted(*records as u64, "record"),
+        numbers::counted(*arms as u64, "arm")
     )]
     TooLarge {
         /// How many records were given.

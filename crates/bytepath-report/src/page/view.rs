@@ -30,7 +30,7 @@ pub(super) struct Run {
     facts: String,
     arms: Table,
     /// Arms of the record that are not on the page.
-    left_out: usize,
+    left_out: Option<String>,
     unavailable: Vec<Pair>,
     published: Vec<String>,
     any_untouched: bool,
@@ -104,7 +104,7 @@ impl Run {
             badges,
             facts: facts(record),
             arms: arms_table(record, &arms),
-            left_out: record.arms.len() - arms.len(),
+            left_out: left_out(record.arms.len() - arms.len()),
             unavailable: unavailable(&arms),
             published: published(&arms),
             any_untouched: arms.iter().filter(ran).any(|arm| !arm.touched),
@@ -257,13 +257,15 @@ fn published(arms: &[&Arm]) -> Vec<String> {
     told
 }
 
+/// How many arms there was no room for.
+fn left_out(arms: usize) -> Option<String> {
+    (arms > 0).then(|| numbers::counted(arms as u64, "more arm"))
+}
+
 fn facts(record: &Record) -> String {
     let machine = &record.machine;
     let kernel = (!machine.kernel.is_empty()).then(|| format!("Linux {}", machine.kernel));
-    let blocks = match record.blocks {
-        1 => "1 block".to_owned(),
-        blocks => format!("{blocks} blocks"),
-    };
+    let blocks = numbers::counted(record.blocks.into(), "block");
     let all = [
         Some(record.started.clone()),
         Some(blocks),

@@ -88,11 +88,12 @@ fn flagged(record: &Record) -> Option<String> {
     let named = arms.iter().take(FLAGGED_ARMS_NAMED);
     let mut each: Vec<_> = named.map(|arm| format!("{} {}", arm.name, arm.flagged())).collect();
     if arms.len() > FLAGGED_ARMS_NAMED {
-        each.push(format!("{} more arms", arms.len() - FLAGGED_ARMS_NAMED));
+        each.push(numbers::counted((arms.len() - FLAGGED_ARMS_NAMED) as u64, "more arm"));
     }
     (flagged > 0).then(|| {
         format!(
-            "{flagged} of {total} samples flagged as disturbed, all kept in the record: {}",
+            "{flagged} of {} flagged as disturbed, all kept in the record: {}",
+            numbers::counted(total as u64, "sample"),
             each.join(", ")
         )
     })

@@ -43,14 +43,14 @@ fn what_is_left_out_for_want_of_room_is_counted() {
         .extend((0..5_000).map(|number| Arm { name: format!("arm {number}"), ..arm.clone() }));
     let page = page(&[record]).expect("a page");
     assert!(page.len() <= PAGE_BYTES_MAX, "{} bytes", page.len());
-    assert!(page.contains("more arms of the record are not on this page"));
+    assert!(page.contains("Not on this page, for want of room: "));
 }
 
 #[test]
 fn too_many_records_and_none_are_refused() {
     let refusal = page(&vec![sample::record(); 600]).expect_err("too many").to_string();
     assert!(
-        refusal.contains("600 records with 3600 arms do not fit into one page of 3 MiB"),
+        refusal.contains("one page of 3 MiB has no room for 600 records with 3600 arms"),
         "{refusal}"
     );
     assert!(matches!(page(&[]), Err(PageError::Nothing)));

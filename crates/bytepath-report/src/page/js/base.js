@@ -15,6 +15,11 @@ function make(name, attributes = {}, ...children) {
   return made;
 }
 
+// So many of a thing whose plural ends in s.
+function counted(count, what) {
+  return `${count} ${what}${count === 1 ? "" : "s"}`;
+}
+
 // A figure with about three digits, as the tables of the record have it.
 function figure(value) {
   if (value == null || !Number.isFinite(value)) return "–";

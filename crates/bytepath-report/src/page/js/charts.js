@@ -122,7 +122,7 @@ function told(arm) {
   if (arm.published != null) lines.push(`published: ${figure(arm.published)} ${arm.unit}, on another machine`);
   if (!arm.touched) lines.push("bytes moved, but never looked at");
   const flagged = arm.samples.filter((sample) => sample[4] & 1).length;
-  lines.push(`${arm.taken} samples${flagged ? `, ${flagged} of them disturbed` : ""}; exactly ${arm.median}`);
+  lines.push(`${counted(arm.taken, "sample")}${flagged ? `, ${flagged} of them disturbed` : ""}; exactly ${arm.median}`);
   return lines.join("\n");
 }
 

@@ -35,7 +35,7 @@ function drawFlame(box, arm) {
     make("p", { class: "small" }, `Click or Enter zooms in, Escape out; arrow keys go to callers and calls. Kernel functions end in _[k].${cut}`));
 
   const share = (node) => node.value / root.value;
-  const words = (node) => `${node.data.name}\n${percent(share(node))}, ${node.value} samples`;
+  const words = (node) => `${node.data.name}\n${percent(share(node))}, ${counted(node.value, "sample")}`;
   const hit = (node) => state.search && node.data.name.toLowerCase().includes(state.search.toLowerCase());
   let groups = null;
 

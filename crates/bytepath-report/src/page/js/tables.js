@@ -87,7 +87,7 @@ function fillSamples(place, view, choice) {
     at === 0 ? make("th", { scope: "row" }, text) : make("td", { class: [1, 2, 3, 5].includes(at) ? "figure" : null }, String(text)))));
   const table = make("table", { class: "sortable" }, make("caption", {}, `Samples${choice === "all" ? "" : ` of ${arms[0].name}`}`), make("thead", {}, head), make("tbody", {}, ...body));
   place.append(table);
-  if (missing) place.append(make("p", { class: "small" }, `${missing} more are in the record, and not on this page for want of room.`));
+  if (missing) place.append(make("p", { class: "small" }, `Not on this page, for want of room: ${counted(missing, "more sample")} of the record.`));
   sortable(table);
 }
 

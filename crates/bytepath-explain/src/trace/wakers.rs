@@ -1,0 +1,189 @@
+//! Who wakes a thread: a thread, or an interrupt, which is nobody's doing. The stack in which it is
+//! woken tells.
+//!
+//! A wake-up costs the addresses of a stack and a search in them for the entry of an interrupt,
+//! where the kernel tells where those are; of interrupts only a new way from there is kept as a
+//! stack.
+
+use std::fs;
+use std::ops::Range;
+
+use rustix::io::Errno;
+
+use super::asm::{Alu, Asm, Helper, If, Label, Reg, Size};
+use super::hook::{CONTEXT, SCRATCH};
+use super::stacks;
+use super::tasks::{KEY, NO_STACK, Tasks, WHO, task};
+use crate::sys::bpf::{Map, MapKind};
+
+/// A way of an interrupt, and its stack.
+const WAY: i16 = -168;
+
+/// An interrupt, of which no more is known: its stack was not kept.
+pub(super) const INTERRUPT: i32 = -3;
+/// So deep an interrupt's entry is looked for.
+const FRAMES: i16 = 80;
+/// Ways of interrupts to a wake-up.
+const INTERRUPTS_MAX: u32 = 1024;
+
+/// Whether stacks of threads that wake are kept too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Threads {
+    WithStacks,
+    /// Unless the kernel does not tell where interrupts enter it: then a stack alone says who woke.
+    WithoutStacks,
+}
+
+/// What tells who wakes.
+#[derive(Debug)]
+pub(super) struct Wakers {
+    pub(super) stacks: Map,
+    threads: Threads,
+    /// The stack here, for as long as a program looks at it.
+    frames: Map,
+    /// For each way from an interrupt's entry to a wake-up one stack, whatever was interrupted.
+    pub(super) interrupts: Map,
+    /// Where interrupts enter the kernel, if it tells.
+    pub(super) entries: Option<Range<u64>>,
+}
+
+impl Wakers {
+    pub(super) fn new(threads: Threads) -> Result<Wakers, Errno> {
+        let frames = Map::new(MapKind::PercpuArray, "bp_frames", 4, 8 * FRAMES as usize, 1)?;
+        let interrupts = Map::new(MapKind::LruHash, "bp_interrupts", 8, 4, INTERRUPTS_MAX)?;
+        let names = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let entries = entries(&names).filter(|_| !has_fred());
+        Ok(Wakers { stacks: stacks::map()?, threads, frames, interrupts, entries })
+    }
+
+    /// Notes when, on which CPU and by whom the thread is woken whose record is in R7: the number
+    /// of a thread and a stack, of an interrupt 0 and the stack of its way. Ends at `end`. Changes
+    /// all but R6 and R7.
+    pub(super) fn note(&self, asm: &mut Asm, tasks: &Tasks, end: Label) {
+        // A second waker of the same sleep woke nobody.
+        asm.load(Size::B8, Reg::R1, Reg::R7, task::WOKEN_NS);
+        asm.jump_if(Reg::R1, If::Different, 0, end);
+        asm.call(Helper::Now);
+        asm.store(Size::B8, Reg::R7, task::WOKEN_NS, Reg::R0);
+        asm.call(Helper::Cpu);
+        asm.store(Size::B4, Reg::R7, task::WAKER_CPU, Reg::R0);
+        if let Some(entries) = &self.entries {
+            let thread = asm.label();
+            self.interrupt(asm, tasks, entries, thread, end);
+            asm.place(thread);
+        }
+        if self.entries.is_some() && self.threads == Threads::WithoutStacks {
+            asm.store(Size::B4, Reg::R7, task::WAKER_STACK, NO_STACK);
+        } else {
+            tasks.stack(asm, &self.stacks, 0);
+            asm.store(Size::B4, Reg::R7, task::WAKER_STACK, Reg::R0);
+        }
+        tasks.introduce(asm);
+        asm.load(Size::B4, Reg::R1, Reg::R10, WHO);
+        asm.store(Size::B4, Reg::R7, task::WAKER_TID, Reg::R1);
+    }
+
+    /// Where an interrupt wakes the thread whose record is in R7: notes one stack for each way from
+    /// the interrupt's entry, since what it interrupted lies below and differs each time; goes to
+    /// `end`. Else goes to `thread`. Changes [`SCRATCH`], R8 and R9.
+    fn interrupt(
+        &self,
+        asm: &mut Asm,
+        tasks: &Tasks,
+        entries: &Range<u64>,
+        thread: Label,
+        end: Label,
+    ) {
+        let (found, new, unkept, noted) = (asm.label(), asm.label(), asm.label(), asm.label());
+        asm.store(Size::B8, Reg::R10, SCRATCH, 0);
+        asm.lookup(&self.frames, SCRATCH, thread);
+        asm.mov(Reg::R8, Reg::R0);
+        asm.mov(Reg::R1, CONTEXT);
+        asm.mov(Reg::R2, Reg::R8);
+        asm.mov(Reg::R3, 8 * i32::from(FRAMES));
+        asm.mov(Reg::R4, 0);
+        asm.call(Helper::Stack);
+        // R0: a sum of the addresses so far, by which ways are told apart.
+        let (sum, first, bytes) = (Reg::R0, Reg::R2, Reg::R3);
+        asm.mov(sum, 0);
+        asm.number(first, entries.start);
+        asm.number(bytes, entries.end - entries.start);
+        for frame in 0..FRAMES {
+            asm.load(Size::B8, Reg::R1, Reg::R8, 8 * frame);
+            asm.jump_if(Reg::R1, If::Equal, 0, thread);
+            asm.mov(Reg::R9, sum);
+            asm.alu(Alu::ShiftLeft, Reg::R9, 5);
+            asm.add(sum, Reg::R9);
+            asm.add(sum, Reg::R1);
+            asm.alu(Alu::Subtract, Reg::R1, first);
+            asm.jump_if(bytes, If::Above, Reg::R1, found);
+        }
+        asm.jump(thread);
+        asm.place(found);
+        asm.zero(WAY, 16);
+        asm.store(Size::B8, Reg::R10, WAY, Reg::R0);
+        asm.store(Size::B4, Reg::R7, task::WAKER_TID, 0);
+        asm.lookup(&self.interrupts, WAY, new);
+        asm.load(Size::B4, Reg::R0, Reg::R0, 0);
+        asm.jump(noted);
+        asm.place(new);
+        tasks.stack(asm, &self.stacks, 0);
+        asm.mov(Reg::R8, Reg::R0);
+        asm.store(Size::B4, Reg::R10, WAY + 8, Reg::R8);
+        // Without its sign, a refusal is more than any stack's number.
+        asm.load(Size::B4, Reg::R1, Reg::R10, WAY + 8);
+        asm.jump_if(Reg::R1, If::AtLeast, stacks::STACKS_MAX as i32, unkept);
+        asm.update(&self.interrupts, WAY, WAY + 8);
+        asm.mov(Reg::R0, Reg::R8);
+        asm.jump(noted);
+        asm.place(unkept);
+        asm.mov(Reg::R0, INTERRUPT);
+        asm.place(noted);
+        asm.store(Size::B4, Reg::R7, task::WAKER_STACK, Reg::R0);
+        asm.jump(end);
+    }
+}
+
+/// Whether interrupts enter by the one way that faults have too (x86's FRED, Linux 6.9).
+fn has_fred() -> bool {
+    let told = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = told.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "fred"))
+}
+
+/// Where interrupts enter the kernel, of which /proc/kallsyms tells; none where addresses are
+/// hidden, other ways in lie between, or another processor has other ways.
+fn entries(names: &str) -> Option<Range<u64>> {
+    let symbol = |line: &str| {
+        let mut words = line.split(' ');
+        let at = u64::from_str_radix(words.next()?, 16).ok().filter(|at| *at > 0)?;
+        Some((at, words.nth(1)?.to_owned()))
+    };
+    let mut symbols: Vec<(u64, String)> = names.lines().filter_map(symbol).collect();
+    symbols.sort();
+    let is_entry = |name: &str| name.starts_with("asm_sysvec_") || name == "asm_common_interrupt";
+    let first = symbols.iter().position(|(_, name)| is_entry(name))?;
+    let last = symbols.iter().rposition(|(_, name)| is_entry(name))?;
+    let other = |(_, name): &(u64, String)| name.starts_with("asm_exc_");
+    let has_common = symbols[first..=last].iter().any(|(_, name)| name == "asm_common_interrupt");
+    let end = symbols.get(last + 1)?.0;
+    (has_common && !symbols[first..=last].iter().any(other)).then_some(symbols[first].0..end)
+}
+
+// What interrupts need lies below what `tasks` uses of the stack.
+const _: () = assert!(WAY + 16 <= KEY - task::BYTES - 24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_interrupts_are_a_range_without_other_entries_or_nothing() {
+        let common = "f0 T asm_common_interrupt\n";
+        let timer = "f8 T asm_sysvec_apic_timer_interrupt\nff T behind\n";
+        let fault = "f4 T asm_exc_page_fault\n";
+        assert_eq!(entries(&format!("e0 T asm_exc_nmi\n{common}{timer}")), Some(0xf0..0xff));
+        assert_eq!(entries(&format!("{common}{fault}{timer}")), None);
+        assert_eq!(entries("00 T asm_common_interrupt\n00 T behind\n"), None);
+    }
+}

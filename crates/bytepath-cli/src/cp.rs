@@ -175,8 +175,8 @@ fn contexts(settings: &mut Settings, selinux: bool) -> Result<(), Wrong> {
     }
     match &settings.context {
         Context::Given(context) => attributes::set_creation_context(context).map_err(|errno| {
-            let context = crate::classic::always_quoted(context);
-            let word = crate::classic::word(errno);
+            let context = crate::quote::always_quoted(context);
+            let word = crate::errno::word(errno);
             Wrong::Plain(format!(
                 "failed to set default file creation context to {context}: {word}"
             ))

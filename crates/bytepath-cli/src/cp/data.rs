@@ -23,7 +23,7 @@ use super::place::kind;
 use super::quick;
 use super::settings::{Reflink, Sparse};
 use super::voice::q;
-use crate::classic::word;
+use crate::errno::word;
 use crate::planning::{CarryError, Carrying, explain_by_hand};
 
 /// The bytes of one file on their way.

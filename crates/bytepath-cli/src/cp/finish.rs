@@ -11,7 +11,7 @@ use super::ledger::Weight;
 use super::place::{is_directory, kind};
 use super::settings::Make;
 use super::voice::{Done, q};
-use crate::classic::locale_quoted;
+use crate::quote::locale_quoted;
 
 /// How the attributes of a copy are to be set.
 pub(super) struct Finish<'a> {

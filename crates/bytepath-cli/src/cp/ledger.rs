@@ -24,7 +24,7 @@ use super::hand::Hand;
 use super::place::kind;
 use super::turns::{self, Turn};
 use super::voice::Done;
-use crate::classic::closed_well;
+use crate::close::closed_well;
 use crate::output::{self, Output};
 
 /// Messages that are kept, unless it is said how many.

@@ -136,7 +136,7 @@ impl Process {
             answer.fenced = matches!(*errno, Errno::NOENT | Errno::STALE);
             if !answer.fenced {
                 let at = self.ground.run.join(name);
-                let word = crate::classic::word(*errno);
+                let word = crate::errno::word(*errno);
                 answer.stop = Some(format!("cannot open {}: {word}", at.display()));
             }
             answer.rest = request.items;
@@ -350,7 +350,7 @@ impl Work<'_> {
     /// As [`Work::failed`], with the message.
     fn failed_by(&mut self, item: Item, what: String, errno: Errno) {
         let mut said = self.shared.voice.take_gathered();
-        said.push((format!("{what}: {}", crate::classic::word(errno)), Some(errno)));
+        said.push((format!("{what}: {}", crate::errno::word(errno)), Some(errno)));
         self.failed_for(item, said);
     }
 

@@ -16,7 +16,8 @@ use super::place::{Follow, Place, kind, same_file};
 use super::resume::{Kept, Resumed};
 use super::settings::{Make, Reflink};
 use super::voice::{Done, Told, q};
-use crate::classic::{close, word};
+use crate::close::close;
+use crate::errno::word;
 
 /// A new file's permissions, but for the umask.
 const NEW_FILE: u32 = 0o666;

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::entry::{Pair, Shared};
 use super::place::kind;
 use super::voice::{Done, q};
-use crate::classic::word;
+use crate::errno::word;
 
 /// Bytes compared together.
 const CHUNK_BYTES: usize = 256 << 10;

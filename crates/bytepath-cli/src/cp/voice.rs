@@ -12,7 +12,9 @@ use rustix::io::Errno;
 use super::hand::Hand;
 use super::ledger::{Ledger, Weight};
 use super::turns::{self, Now, Turn, Unsaid};
-use crate::classic::{Called, always_quoted, word};
+use crate::classic::Called;
+use crate::errno::word;
+use crate::quote::always_quoted;
 use crate::sys::start;
 
 /// A failure that was told of: the rest goes on, and whoever takes note of it ends with 1.

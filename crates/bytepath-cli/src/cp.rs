@@ -20,6 +20,7 @@ mod make;
 mod moving;
 mod operands;
 mod options;
+mod pair;
 mod parents;
 mod piece;
 mod place;

@@ -9,7 +9,8 @@ use std::os::fd::OwnedFd;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::fs::{Advice, Mode, OFlags, fadvise, openat};
 
-use super::entry::{Shared, Within};
+use super::entry::Shared;
+use super::pair::Within;
 use super::settings::Reflink;
 use super::tree::Entries;
 

@@ -20,7 +20,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::ahead::{self, Ahead};
-use super::entry::{Pair, Shared, SinkIs, Within};
+use super::entry::Shared;
+use super::pair::{Pair, SinkIs, Within};
 use super::progress::WATCHED_AFTER;
 use super::quick::{Lane, Quick};
 use super::tree::{Entries, levels_open};

@@ -3,8 +3,9 @@
 use bytepath_report::Outcome;
 use rustix::fs::{Access, AtFlags, FileType, Stat};
 
-use super::entry::{Copier, Pair, Shared, Sink, SinkIs};
+use super::entry::{Copier, Shared};
 use super::link::{self, Linked, Replace};
+use super::pair::{Pair, Sink, SinkIs};
 use super::place::{Follow, Place, is_directory, is_link, kind, last_component};
 use super::same::{Sameness, judge};
 use super::seen::identity;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytepath::Meter;
 
-use super::entry::Pair;
+use super::pair::Pair;
 use super::place::joined;
 use super::tree::Entries;
 use crate::metrics::Figures;

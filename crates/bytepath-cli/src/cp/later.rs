@@ -9,7 +9,8 @@ use std::sync::Arc;
 use rustix::fs::Stat;
 
 use super::crew::{Batch, Crew, Folder};
-use super::entry::{Copier, Pair, Sink};
+use super::entry::Copier;
+use super::pair::{Pair, Sink};
 use super::tree::{Level, Target};
 use super::turns::{self, Now, Turn};
 use super::voice::Told;

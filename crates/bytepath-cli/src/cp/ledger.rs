@@ -18,9 +18,9 @@ use bytepath_report::{Copied, CopiedEntry, CopyError, EntryKind, FileName, Outco
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use super::entry::Pair;
 use super::extras::Extras;
 use super::hand::Hand;
+use super::pair::Pair;
 use super::place::kind;
 use super::turns::{self, Turn};
 use super::voice::Done;

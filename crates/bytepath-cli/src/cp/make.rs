@@ -8,8 +8,9 @@ use rustix::fs::{FileType, Gid, Mode, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{MODE_BITS, Subject};
-use super::entry::{Pair, Shared, Sink};
+use super::entry::Shared;
 use super::link::{self, Replace};
+use super::pair::{Pair, Sink};
 use super::place::{Follow, Place, is_link, kind, same_file};
 use super::stage::Stage;
 use super::voice::{Done, q};

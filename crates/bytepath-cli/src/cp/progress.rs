@@ -16,10 +16,11 @@ use rustix::io::Errno;
 
 use super::crew;
 use super::data::{data_before, data_bytes, has_holes};
-use super::entry::{Pair, Shared};
+use super::entry::Shared;
 use super::extras::Progress;
 use super::hand::Hand;
 use super::interrupted::{Interrupts, Reached, Stopping};
+use super::pair::Pair;
 use super::place::{is_directory, kind};
 use super::seen::{Identity, identity};
 use super::settings::{Make, Settings, Sparse};

@@ -13,7 +13,8 @@ use rustix::io::Errno;
 
 use super::data::Fault;
 use super::data::small::with_small_files;
-use super::entry::{Pair, Shared, Sink, SinkIs, Within};
+use super::entry::Shared;
+use super::pair::{Pair, Sink, SinkIs, Within};
 use super::place::{Follow, kind};
 use super::settings::{Backup, Existing, Make, Reflink, Settings, Sparse};
 use super::uncached::is_in_memory;

@@ -12,10 +12,11 @@ use rustix::io::Errno;
 
 use super::atomic::{self, Begun, NotBegun};
 use super::data::{data_before, has_holes};
-use super::entry::{Pair, Shared, Sink};
+use super::entry::Shared;
 use super::extras::Extras;
 use super::hand::Other;
 use super::leftovers;
+use super::pair::{Pair, Sink};
 use super::place::{is_directory, kind, same_file};
 use super::regular::Copy;
 use super::settings::{Backup, Existing, Make, Reflink, Settings};

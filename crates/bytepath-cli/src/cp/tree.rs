@@ -15,10 +15,11 @@ use rustix::process::{Resource, getrlimit};
 
 use super::attributes::{MODE_BITS, Subject, may_give_lists};
 use super::crew::{self, Crew, FILES_TOGETHER, Folder};
-use super::entry::{Copier, Known, Order, Pair, Shared, Sink, SinkIs, Within};
+use super::entry::{Copier, Order, Shared};
 use super::finish::Finish;
 use super::later::Ending;
 use super::leftovers;
+use super::pair::{Known, Pair, Sink, SinkIs, Within};
 use super::place::{Follow, Place, is_link};
 use super::quick;
 use super::rounds::Rounds;

@@ -6,6 +6,7 @@ mod attributes;
 mod backup;
 mod crew;
 mod data;
+mod entries;
 mod entry;
 mod existing;
 mod extras;

@@ -18,6 +18,7 @@ use super::attributes::may_give_lists;
 use super::backup;
 use super::crew::{self, Crew, Folder, Hall};
 use super::data::data_bytes;
+use super::entries::{Entries, FILES_TOGETHER};
 use super::entry::{Copier, Shared};
 use super::ledger::Weight;
 use super::leftovers;
@@ -29,7 +30,6 @@ use super::progress::{self, Tally};
 use super::quick;
 use super::seen::Seen;
 use super::settings::{Backup, Settings};
-use super::tree::Entries;
 use super::turns;
 use super::voice::{Done, Told, Voice, q};
 use crate::closed;
@@ -335,7 +335,7 @@ impl Copier<'_> {
         let Some(origin) = origin else { return Err(0) };
         let (names, bytes): (Vec<&OsStr>, Vec<i64>) = sources
             .iter()
-            .take(crew::FILES_TOGETHER)
+            .take(FILES_TOGETHER)
             .map_while(|source| directory_and_name(source))
             .map_while(|(directory, name)| match *directory == origin.name {
                 true => Some((name, self.bytes_to_put_off(name, &origin.open, sink)?)),

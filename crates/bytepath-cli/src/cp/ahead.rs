@@ -10,9 +10,9 @@ use nix::sys::resource::{UsageWho, getrusage};
 use rustix::fs::{Advice, Mode, OFlags, fadvise, openat};
 
 use super::entries::Entries;
-use super::entry::Shared;
 use super::pair::Within;
 use super::settings::Reflink;
+use super::shared::Shared;
 
 /// Files that are copied until it is looked again whether the thread waits.
 const FILES_BETWEEN: usize = 8;

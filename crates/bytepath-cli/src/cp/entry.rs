@@ -5,40 +5,18 @@ use std::ffi::OsString;
 
 use rustix::fs::{FileType, OFlags, Stat};
 
-use super::attributes::{MODE_BITS, Subject};
+use super::attributes::Subject;
 use super::crew::Crew;
-use super::extras::Extras;
 use super::finish::Finish;
-use super::hand::Hand;
 use super::later::Later;
 use super::pair::{Pair, Sink, SinkIs, Within};
 use super::place::{Directory, Follow, Place, is_directory, is_link, kind};
-use super::progress::{Tally, Watch};
 use super::seen::{Earlier, Seen, identity};
-use super::settings::{Backup, Make, Settings};
+use super::settings::{Backup, Make};
+use super::shared::Shared;
 use super::stack::levels_here;
-use super::stage::Stage;
 use super::tree::{Level, levels_open};
-use super::voice::{Done, Voice, q};
-use crate::planning::PlanOptions;
-
-/// What every step of a run goes by.
-pub(super) struct Shared<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) plan: &'a PlanOptions,
-    pub(super) extras: &'a Extras,
-    pub(super) tally: &'a Tally,
-    /// Of the tally's hands, that of this thread.
-    pub(super) hand: &'a Hand,
-    pub(super) voice: &'a Voice<'a>,
-    /// The bits that new files do not get.
-    pub(super) umask: u32,
-    /// Where files wait that replace others, when several machines copy one tree.
-    pub(super) stage: Option<&'a Stage>,
-    /// Begins what answers signals, for what may take so long that somebody sends one; where this
-    /// thread may.
-    pub(super) watch: Option<&'a Watch<'a>>,
-}
+use super::voice::{Done, q};
 
 /// What goes through the operands and their trees.
 pub(super) struct Copier<'a> {
@@ -109,33 +87,6 @@ impl Shared<'_> {
         pair.source.stat(follow).map_err(|errno| {
             self.voice.failed(format!("cannot stat {}", q(&pair.source.shown)), errno)
         })
-    }
-
-    pub(super) fn say_removed(&self, place: &Place) {
-        if self.settings.verbose {
-            self.voice.line(format!("removed {}", q(&place.shown)).as_bytes());
-        }
-    }
-
-    pub(super) fn say_copied(&self, pair: &Pair, backup: Option<&Place>) {
-        if self.settings.verbose {
-            let mut line = format!("{} -> {}", q(&pair.source.shown), q(&pair.sink.shown));
-            if let Some(backup) = backup {
-                line.push_str(&format!(" (backup: {})", q(&backup.shown)));
-            }
-            self.voice.line(line.as_bytes());
-        }
-    }
-
-    /// Permissions that a copy gets only once it has its owner, or that directories get only by the
-    /// umask.
-    pub(super) fn omitted(&self, stat: &Stat) -> u32 {
-        let never = match (self.settings.preserve.ownership, is_directory(stat)) {
-            (true, _) => 0o077,
-            (false, true) => 0o022,
-            (false, false) => 0,
-        };
-        stat.st_mode & MODE_BITS & never
     }
 }
 

@@ -3,13 +3,14 @@
 use bytepath_report::Outcome;
 use rustix::fs::{Access, AtFlags, FileType, Stat};
 
-use super::entry::{Copier, Shared};
+use super::entry::Copier;
 use super::link::{self, Linked, Replace};
 use super::pair::{Pair, Sink, SinkIs};
 use super::place::{Follow, Place, is_directory, is_link, kind, last_component};
 use super::same::{Sameness, judge};
 use super::seen::identity;
 use super::settings::{Backup, Existing, Make};
+use super::shared::Shared;
 use super::voice::{Done, q};
 use super::{attributes, backup};
 

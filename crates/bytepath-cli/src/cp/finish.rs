@@ -6,10 +6,10 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{ACCESS_LIST, Subject, same_owner};
-use super::entry::Shared;
 use super::ledger::Weight;
 use super::place::{is_directory, kind};
 use super::settings::Make;
+use super::shared::Shared;
 use super::voice::{Done, q};
 use crate::quote::locale_quoted;
 

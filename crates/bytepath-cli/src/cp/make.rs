@@ -8,10 +8,10 @@ use rustix::fs::{FileType, Gid, Mode, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{MODE_BITS, Subject};
-use super::entry::Shared;
 use super::link::{self, Replace};
 use super::pair::{Pair, Sink};
 use super::place::{Follow, Place, is_link, kind, same_file};
+use super::shared::Shared;
 use super::stage::Stage;
 use super::voice::{Done, q};
 

@@ -8,8 +8,8 @@ use rustix::fs::{Mode, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{MODE_BITS, Subject};
-use super::entry::Shared;
 use super::place::{Follow, Place, is_directory};
+use super::shared::Shared;
 use super::voice::{Done, q};
 
 /// The directories that get attributes once all is in them.

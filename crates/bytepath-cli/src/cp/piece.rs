@@ -31,15 +31,15 @@ use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use signal_hook::consts::SIGURG;
 
-use super::entry::Shared;
 use super::hand::Hand;
 use super::ledger::Ledger;
 use super::options::Options as CopyOptions;
 use super::place::Follow;
-use super::progress::Tally;
 use super::seen::{Identity, identity};
 use super::settings::{Preserve, Settings};
+use super::shared::Shared;
 use super::stage::Stage;
+use super::tally::Tally;
 use super::voice::{Said, Voice};
 use crate::classic::Called;
 use crate::sys::own_files;
@@ -328,7 +328,7 @@ impl Work<'_> {
     fn data_bytes(&self, item: &Item) -> u64 {
         let of = |path: &OsStr| {
             let (source, _) = self.process.ground.places(path).ok()?;
-            source.stat(Follow::No).ok().map(|stat| super::data::data_bytes(&stat).cast_unsigned())
+            source.stat(Follow::No).ok().map(|stat| super::holes::data_bytes(&stat).cast_unsigned())
         };
         match item {
             Item::Tree(Tree { d, n: Some(names), .. }) => {

@@ -13,10 +13,10 @@ use rustix::io::Errno;
 
 use super::data::Fault;
 use super::data::small::with_small_files;
-use super::entry::Shared;
 use super::pair::{Pair, Sink, SinkIs, Within};
 use super::place::{Follow, kind};
 use super::settings::{Backup, Existing, Make, Reflink, Settings, Sparse};
+use super::shared::Shared;
 use super::uncached::is_in_memory;
 use super::voice::{Done, Told, q};
 

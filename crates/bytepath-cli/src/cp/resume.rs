@@ -11,15 +11,15 @@ use rustix::fs::{Advice, FileType, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::atomic::{self, Begun, NotBegun};
-use super::data::{data_before, has_holes};
-use super::entry::Shared;
 use super::extras::Extras;
 use super::hand::Other;
+use super::holes::{data_before, has_holes};
 use super::leftovers;
 use super::pair::{Pair, Sink};
 use super::place::{is_directory, kind, same_file};
 use super::regular::Copy;
 use super::settings::{Backup, Existing, Make, Reflink, Settings};
+use super::shared::Shared;
 use super::verify::Which;
 use super::voice::{Done, q};
 

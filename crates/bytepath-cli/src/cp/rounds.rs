@@ -12,8 +12,8 @@ use std::os::fd::OwnedFd;
 use rustix::fs::StatFs;
 
 use super::entries::Entries;
-use super::entry::Shared;
 use super::settings::Reflink;
+use super::shared::Shared;
 
 /// The number of XFS in statfs(2).
 const XFS: u64 = 0x5846_5342;

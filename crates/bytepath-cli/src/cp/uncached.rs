@@ -7,10 +7,10 @@ use bytepath::Moved;
 use bytepath::routes::by_name;
 use rustix::fs::fstatfs;
 
-use super::entry::Shared;
 use super::moving::Detour;
 use super::options::Options;
 use super::settings::{Reflink, Settings, Sparse};
+use super::shared::Shared;
 use crate::planning::{CarryError, Carrying};
 
 /// Sees that nothing asked for contradicts it.

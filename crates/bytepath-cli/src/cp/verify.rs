@@ -9,9 +9,9 @@ use bytepath::pages::AlignedBuffer;
 use rustix::fs::{Advice, FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::entry::Shared;
 use super::pair::Pair;
 use super::place::kind;
+use super::shared::Shared;
 use super::voice::{Done, q};
 use crate::errno::word;
 

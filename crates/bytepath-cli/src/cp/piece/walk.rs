@@ -475,6 +475,6 @@ fn again(pair: &Pair) -> Pair {
 }
 
 /// What copies single entries as `cp` does.
-fn copier<'a>(shared: &'a crate::cp::entry::Shared<'a>, ends: &Ends) -> Copier<'a> {
+fn copier<'a>(shared: &'a crate::cp::shared::Shared<'a>, ends: &Ends) -> Copier<'a> {
     Copier::new(shared, Directory::Held(ends.sink.clone()))
 }

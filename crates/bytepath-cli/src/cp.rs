@@ -14,6 +14,7 @@ mod finish;
 mod hand;
 mod holes;
 mod interrupted;
+mod large;
 mod later;
 mod ledger;
 mod leftovers;

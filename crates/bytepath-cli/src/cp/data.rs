@@ -19,8 +19,8 @@ use rustix::io::Errno;
 
 use super::hand::Other;
 use super::holes::{data_bytes, has_holes};
+use super::large::is_large;
 use super::place::kind;
-use super::quick;
 use super::settings::{Reflink, Sparse};
 use super::shared::Shared;
 use super::voice::q;
@@ -283,7 +283,7 @@ impl<'a> Data<'a> {
     /// copied many at a time, each has one.
     fn threads(&self) -> Option<usize> {
         let at_a_time = self.shared.tally.at_work() > 1 || self.shared.stage.is_some();
-        match at_a_time && !quick::is_large(data_bytes(self.source_stat), self.sink) {
+        match at_a_time && !is_large(data_bytes(self.source_stat), self.sink) {
             true => Some(1),
             false => self.shared.extras.jobs.map(usize::from),
         }

@@ -20,6 +20,7 @@ use super::crew::{self, Crew, Folder, Hall};
 use super::entries::{Entries, FILES_TOGETHER};
 use super::entry::Copier;
 use super::holes::data_bytes;
+use super::large::is_large;
 use super::ledger::Weight;
 use super::leftovers;
 use super::options::Options;
@@ -381,7 +382,7 @@ impl Copier<'_> {
         let stat = |at: &OwnedFd| rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
         let there = stat(source).ok().filter(|stat| {
             kind(stat) == FileType::RegularFile
-                && !quick::is_large(stat.st_size, sink)
+                && !is_large(stat.st_size, sink)
                 && !(links && stat.st_nlink > 1)
         })?;
         stat(sink).is_err_and(|errno| errno == Errno::NOENT).then(|| data_bytes(&there))

@@ -14,11 +14,11 @@ use super::ground::Side;
 use super::words::{Again, Begun, Item, Moved, Name, Staged};
 use crate::cp::atomic;
 use crate::cp::attributes::Subject;
+use crate::cp::copy::Copy;
 use crate::cp::data::{Data, SinkEnd};
 use crate::cp::hand::Other;
 use crate::cp::pair::Pair;
 use crate::cp::place::{Follow, Place, is_directory, kind};
-use crate::cp::regular::Copy;
 use crate::cp::settings::Reflink;
 use crate::cp::voice::{Done, Told, q};
 

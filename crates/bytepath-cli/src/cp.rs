@@ -19,6 +19,7 @@ mod large;
 mod later;
 mod ledger;
 mod leftovers;
+mod level;
 mod link;
 mod make;
 mod moving;

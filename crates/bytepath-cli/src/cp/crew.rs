@@ -21,10 +21,10 @@ use rustix::process::{Resource, getrlimit};
 
 use super::ahead::{self, Ahead};
 use super::entries::{Entries, FILES_TOGETHER};
+use super::level::levels_open;
 use super::pair::{Pair, SinkIs, Within};
 use super::quick::{Lane, Quick};
 use super::shared::{Shared, WATCHED_AFTER};
-use super::tree::levels_open;
 use super::turns::{self, Now, Turn, Way};
 use crate::sys::own_files::{self, OwnFiles};
 

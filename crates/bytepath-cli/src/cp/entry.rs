@@ -9,13 +9,13 @@ use super::attributes::Subject;
 use super::crew::Crew;
 use super::finish::Finish;
 use super::later::Later;
+use super::level::{Level, levels_open};
 use super::pair::{Pair, Sink, SinkIs, Within};
 use super::place::{Directory, Follow, Place, is_directory, is_link, kind};
 use super::seen::{Earlier, Seen, identity};
 use super::settings::{Backup, Make};
 use super::shared::Shared;
 use super::stack::levels_here;
-use super::tree::{Level, levels_open};
 use super::voice::{Done, q};
 
 /// What goes through the operands and their trees.

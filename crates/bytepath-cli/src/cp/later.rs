@@ -10,8 +10,8 @@ use rustix::fs::Stat;
 
 use super::crew::{Batch, Crew, Folder};
 use super::entry::Copier;
+use super::level::{Level, Target};
 use super::pair::{Pair, Sink};
-use super::tree::{Level, Target};
 use super::turns::{self, Now, Turn};
 use super::voice::Told;
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 
 use super::attributes::{MODE_BITS, Subject, may_give_lists};
 use super::crew::{self, Crew, Folder};
@@ -18,6 +17,7 @@ use super::entry::{Copier, Order};
 use super::finish::Finish;
 use super::later::Ending;
 use super::leftovers;
+use super::level::{End, Level, Target};
 use super::pair::{Known, Pair, Sink, SinkIs, Within};
 use super::place::{Follow, Place, is_link};
 use super::quick;
@@ -25,65 +25,11 @@ use super::rounds::Rounds;
 use super::seen::{Identity, identity};
 use super::shared::Shared;
 use super::stack::{LEVELS_MAX, on_large_stack};
-use super::turns::{self, Turn, Way};
+use super::turns;
 use super::voice::{Done, q};
-
-/// Directories of one path that are held open, at most; fewer where few files may be open.
-const OPEN_MAX: usize = 64;
 
 /// What the owner of a directory may do while it is filled.
 const OPENED_UP: u32 = 0o700;
-
-/// A directory that is being copied.
-pub(super) struct Level {
-    source: End,
-    sink: End,
-    /// The place of what is in it.
-    way: Way,
-    /// Where its entries are gone through in another order than that of their inodes.
-    rounds: Option<Rounds>,
-}
-
-impl Level {
-    /// The first of its entries that is yet to be gone through, where later ones may have been.
-    pub(super) fn first_left_out(&self) -> Option<Turn> {
-        self.rounds.as_ref().and_then(Rounds::first_left).map(|at| self.way.entry(at))
-    }
-}
-
-/// One end of it.
-struct End {
-    /// Closed while the copying is far below.
-    open: Option<Arc<OwnedFd>>,
-    inode: Identity,
-    /// Whether `..` of the next directory below leads back.
-    returns: bool,
-}
-
-/// How many levels may be open, by the limit on open files.
-pub(super) fn levels_open() -> usize {
-    // Each takes two; some are left for the files themselves and for the standard ones.
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(files.saturating_sub(10) / 2).unwrap_or(OPEN_MAX).clamp(2, OPEN_MAX)
-}
-
-/// The directory that was made for a copy, or was there.
-pub(super) struct Target {
-    inode: Identity,
-    /// Whether it is open for more than looking names up.
-    whole: bool,
-    /// The mode that it is to have again.
-    mode: Option<u32>,
-    is_new: bool,
-}
-
-impl Target {
-    /// A directory that several processes fill, open for more than looking names up; the mode that it
-    /// is to have again, and whether one of them made it.
-    pub(super) fn there(stat: &Stat, mode: Option<u32>, is_new: bool) -> Target {
-        Target { inode: identity(stat), whole: true, mode, is_new }
-    }
-}
 
 impl Copier<'_> {
     /// Copies a directory. `fresh` says that its inode was not met before.

@@ -4,6 +4,7 @@ mod ahead;
 mod atomic;
 mod attributes;
 mod backup;
+mod copier;
 mod copy;
 mod crew;
 mod data;

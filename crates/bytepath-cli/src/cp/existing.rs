@@ -3,7 +3,7 @@
 use bytepath_report::Outcome;
 use rustix::fs::{Access, AtFlags, FileType, Stat};
 
-use super::entry::Copier;
+use super::copier::Copier;
 use super::link::{self, Linked, Replace};
 use super::pair::{Pair, Sink, SinkIs};
 use super::place::{Follow, Place, is_directory, is_link, kind, last_component};

@@ -16,9 +16,9 @@ use rustix::thread::{sched_getaffinity, sched_getcpu, sched_yield};
 
 use super::attributes::may_give_lists;
 use super::backup;
+use super::copier::Copier;
 use super::crew::{self, Crew, Folder, Hall};
 use super::entries::{Entries, FILES_TOGETHER};
-use super::entry::Copier;
 use super::holes::data_bytes;
 use super::large::is_large;
 use super::ledger::Weight;

@@ -11,11 +11,10 @@ use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{MODE_BITS, Subject, may_give_lists};
+use super::copier::{Copier, Ending, Order};
 use super::crew::{self, Crew, Folder};
 use super::entries::Entries;
-use super::entry::{Copier, Order};
 use super::finish::Finish;
-use super::later::Ending;
 use super::leftovers;
 use super::level::{End, Level, Target};
 use super::pair::{Known, Pair, Sink, SinkIs, Within};

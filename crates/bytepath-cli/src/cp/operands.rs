@@ -23,7 +23,7 @@ use super::holes::data_bytes;
 use super::large::is_large;
 use super::ledger::Weight;
 use super::leftovers;
-use super::options::Options;
+use super::options::{Options, WRONG_USAGE};
 use super::pair::{Known, Pair, SinkIs, Within};
 use super::parents::Parents;
 use super::place::{Directory, Follow, Place, joined, kind, last_component, without_slashes};
@@ -98,15 +98,15 @@ enum Target {
 fn target(settings: &Settings, files: &[OsString], voice: &Voice<'_>) -> Result<Target, ExitCode> {
     let misused = |what: &str| {
         voice.ledger.said(what, None, Weight::Failure);
-        voice.called.misused(what.as_bytes(), super::WRONG_USAGE)
+        voice.called.misused(what.as_bytes(), WRONG_USAGE)
     };
     let plain = |what: String| {
         voice.wrong(what);
-        ExitCode::from(super::WRONG_USAGE)
+        ExitCode::from(WRONG_USAGE)
     };
     let failed = |what: String, errno| {
         voice.failed(what, errno);
-        ExitCode::from(super::WRONG_USAGE)
+        ExitCode::from(WRONG_USAGE)
     };
     match (files, &settings.target_directory) {
         ([], _) => return Err(misused("missing file operand")),
@@ -416,7 +416,7 @@ impl Copier<'_> {
         let settings = self.shared.settings;
         if settings.parents {
             let what = b"with --parents, the destination must be a directory";
-            self.shared.voice.called.misused(what, super::WRONG_USAGE);
+            self.shared.voice.called.misused(what, WRONG_USAGE);
             return self.shared.voice.note(Err(Told));
         }
         let mut sink = Place::operand(name);

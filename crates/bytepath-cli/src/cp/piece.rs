@@ -31,9 +31,10 @@ use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use signal_hook::consts::SIGURG;
 
+use super::asked;
 use super::hand::Hand;
 use super::ledger::Ledger;
-use super::options::Options as CopyOptions;
+use super::options::{Options as CopyOptions, WRONG_USAGE};
 use super::place::Follow;
 use super::seen::{Identity, identity};
 use super::settings::{Preserve, Settings};
@@ -77,9 +78,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let called = Called::as_command("cp");
     let (copy, written) = called
-        .ordered_options::<CopyOptions>(options.options.clone(), super::WRONG_USAGE)
+        .ordered_options::<CopyOptions>(options.options.clone(), WRONG_USAGE)
         .map_err(|_| anyhow!("the options for cp are not understood"))?;
-    let settings = super::settings(&called, &written)
+    let settings = asked::settings(&called, &written)
         .map_err(|wrong| anyhow!("the options for cp do not fit together: {}", wrong.text()))?;
     // What is in the way of a link is replaced at once.
     let settings = Settings { force: true, ..settings };

@@ -44,6 +44,7 @@ mod stack;
 mod stage;
 mod stopping;
 mod tally;
+mod told;
 mod tree;
 mod turns;
 mod uncached;

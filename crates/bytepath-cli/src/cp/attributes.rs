@@ -10,10 +10,10 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Ui
 use rustix::io::Errno;
 use rustix::path::Arg as _;
 
-use super::ledger::Weight;
 use super::place::{Directory, Follow, Place, is_directory};
 use super::shared::Shared;
-use super::voice::{Done, q};
+use super::told::{Done, Weight};
+use super::voice::q;
 use crate::sys::xattrs::list_at;
 
 /// Bits of a mode that chmod(2) sets.

@@ -10,7 +10,8 @@ use super::place::{Follow, Place, is_directory, is_link, kind};
 use super::seen::{Earlier, identity};
 use super::settings::{Backup, Make};
 use super::shared::Shared;
-use super::voice::{Done, q};
+use super::told::Done;
+use super::voice::q;
 
 /// What is left to be done for a copy.
 enum Made {

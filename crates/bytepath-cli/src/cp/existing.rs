@@ -11,7 +11,8 @@ use super::same::{Sameness, judge};
 use super::seen::identity;
 use super::settings::{Backup, Existing, Make};
 use super::shared::Shared;
-use super::voice::{Done, q};
+use super::told::Done;
+use super::voice::q;
 use super::{attributes, backup};
 
 impl Copier<'_> {

@@ -6,11 +6,11 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{ACCESS_LIST, Subject, same_owner};
-use super::ledger::Weight;
 use super::place::{is_directory, kind};
 use super::settings::Make;
 use super::shared::Shared;
-use super::voice::{Done, q};
+use super::told::{Done, Weight};
+use super::voice::q;
 use crate::quote::locale_quoted;
 
 /// How the attributes of a copy are to be set.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::copier::{Copier, Ending, Item};
 use super::crew::{Batch, Crew, Folder};
 use super::level::Level;
+use super::told::Told;
 use super::turns::{self, Now, Turn};
-use super::voice::Told;
 
 /// Lines that are kept, before those that can be said soon are waited for.
 const LINES_MAX: usize = 4096;

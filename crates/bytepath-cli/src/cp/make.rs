@@ -13,7 +13,8 @@ use super::pair::{Pair, Sink};
 use super::place::{Follow, Place, is_link, kind, same_file};
 use super::shared::Shared;
 use super::stage::Stage;
-use super::voice::{Done, q};
+use super::told::Done;
+use super::voice::q;
 
 /// Of a directory that what is made in it has the group of.
 const GROUP_OF_DIRECTORY: u32 = 0o2000;

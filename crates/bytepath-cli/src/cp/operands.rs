@@ -21,7 +21,6 @@ use super::crew::{self, Crew, Folder, Hall};
 use super::entries::{Entries, FILES_TOGETHER};
 use super::holes::data_bytes;
 use super::large::is_large;
-use super::ledger::Weight;
 use super::leftovers;
 use super::options::{Options, WRONG_USAGE};
 use super::pair::{Known, Pair, SinkIs, Within};
@@ -33,8 +32,9 @@ use super::seen::Seen;
 use super::settings::{Backup, Settings};
 use super::shared::Shared;
 use super::tally::Tally;
+use super::told::{Done, Told, Weight};
 use super::turns;
-use super::voice::{Done, Told, Voice, q};
+use super::voice::{Voice, q};
 use crate::closed;
 
 /// Copies all operands, and says and writes how it went.

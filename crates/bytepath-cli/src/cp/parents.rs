@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use super::attributes::{MODE_BITS, Subject};
 use super::place::{Follow, Place, is_directory};
 use super::shared::Shared;
-use super::voice::{Done, q};
+use super::told::Done;
+use super::voice::q;
 
 /// The directories that get attributes once all is in them.
 #[derive(Default)]

@@ -18,7 +18,8 @@ use super::pair::{Pair, Sink, SinkIs, Within};
 use super::place::{Follow, kind};
 use super::settings::{Backup, Existing, Make, Reflink, Settings, Sparse};
 use super::shared::Shared;
-use super::voice::{Done, Told, q};
+use super::told::{Done, Told};
+use super::voice::q;
 
 /// What became of the file.
 pub(super) enum Quick {

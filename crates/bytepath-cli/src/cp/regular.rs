@@ -16,7 +16,8 @@ use super::place::{Follow, Place, kind, same_file};
 use super::resume::Resumed;
 use super::settings::{Make, Reflink};
 use super::shared::Shared;
-use super::voice::{Done, Told, q};
+use super::told::{Done, Told};
+use super::voice::q;
 use crate::close::close;
 use crate::errno::word;
 

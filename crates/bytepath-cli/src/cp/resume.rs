@@ -20,8 +20,9 @@ use super::pair::{Pair, Sink};
 use super::place::{is_directory, kind, same_file};
 use super::settings::{Backup, Existing, Make, Reflink, Settings};
 use super::shared::Shared;
+use super::told::Done;
 use super::verify::Which;
-use super::voice::{Done, q};
+use super::voice::q;
 
 /// What becomes of a destination.
 pub(super) enum Resumed {

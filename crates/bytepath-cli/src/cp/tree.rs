@@ -24,8 +24,9 @@ use super::rounds::Rounds;
 use super::seen::{Identity, identity};
 use super::shared::Shared;
 use super::stack::{LEVELS_MAX, on_large_stack};
+use super::told::Done;
 use super::turns;
-use super::voice::{Done, q};
+use super::voice::q;
 
 /// What the owner of a directory may do while it is filled.
 const OPENED_UP: u32 = 0o700;
@@ -209,7 +210,7 @@ impl Copier<'_> {
         let end = level.way.end();
         let (Some(source), Some(open)) = (level.source.open, level.sink.open) else {
             // That it could not be returned to was told of.
-            return Err(super::voice::Told);
+            return Err(super::told::Told);
         };
         self.reopen_above(&source, &open);
         if self.has_put_off() && self.puts_off() {

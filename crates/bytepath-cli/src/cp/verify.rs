@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use super::pair::Pair;
 use super::place::kind;
 use super::shared::Shared;
-use super::voice::{Done, q};
+use super::told::Done;
+use super::voice::q;
 use crate::errno::word;
 
 /// Bytes compared together.

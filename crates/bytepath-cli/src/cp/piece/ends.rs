@@ -18,7 +18,8 @@ use crate::cp::level::Target;
 use crate::cp::link::{self, Replace};
 use crate::cp::pair::{Pair, Sink, SinkIs};
 use crate::cp::place::{Follow, same_file};
-use crate::cp::voice::{Done, q};
+use crate::cp::told::Done;
+use crate::cp::voice::q;
 
 /// Stages that there are: one for files, and one for names.
 const STAGES: u32 = 2;

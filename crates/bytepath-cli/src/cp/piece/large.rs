@@ -20,7 +20,8 @@ use crate::cp::hand::Other;
 use crate::cp::pair::Pair;
 use crate::cp::place::{Follow, Place, is_directory, kind};
 use crate::cp::settings::Reflink;
-use crate::cp::voice::{Done, Told, q};
+use crate::cp::told::{Done, Told};
+use crate::cp::voice::q;
 
 /// Bytes copied between two looks at the clock.
 const STEP_BYTES: u64 = 16 << 20;

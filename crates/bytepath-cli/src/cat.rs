@@ -14,8 +14,10 @@ use bytepath_show::{Formatter, Numbers, Style};
 use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
-use crate::classic::{Called, Classic, TakesFiles, closed_well, word};
+use crate::classic::{Called, Classic, TakesFiles};
+use crate::close::closed_well;
 use crate::closed;
+use crate::errno::word;
 use crate::metrics::{Figures, MetricsOptions};
 use crate::planning::PlanOptions;
 use crate::sys::start;

@@ -3,11 +3,9 @@
 
 pub(crate) mod choice;
 mod getopt;
-mod quote;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,9 +13,10 @@ use std::process::ExitCode;
 use clap::Args;
 use rustix::io::Errno;
 
+use crate::errno::word;
+use crate::quote::quoted;
 use crate::sys::start;
 use getopt::{Asked, Misuse, Order};
-pub(crate) use quote::{always_quoted, locale_quoted, quoted};
 
 /// A command that has a classic, whose options, messages, exit codes and behaviour it has too.
 pub(crate) struct Classic {
@@ -186,7 +185,7 @@ impl Called {
     /// Says what is wrong with a file.
     pub(crate) fn say_of(&self, file: &OsStr, message: impl std::fmt::Display) {
         let message = message.to_string();
-        self.say_bytes(&[&quote::quoted(file), b": ".as_slice(), message.as_bytes()].concat());
+        self.say_bytes(&[&quoted(file), b": ".as_slice(), message.as_bytes()].concat());
     }
 
     pub(crate) fn say_bytes(&self, message: &[u8]) {
@@ -215,41 +214,6 @@ pub(crate) fn end_by_broken_pipe() {
     if ends_by_broken_pipe() {
         crate::metrics::ended_by(signal_hook::consts::SIGPIPE);
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
-    }
-}
-
-/// The kernel's word alone, as strerror(3) gives it.
-pub(crate) fn word(errno: Errno) -> String {
-    let text = std::io::Error::from(errno).to_string();
-    let number = format!(" (os error {})", errno.raw_os_error());
-    text.strip_suffix(&number).map(str::to_owned).unwrap_or(text)
-}
-
-/// The same of an error that may be another's than the kernel's.
-pub(crate) fn word_of(error: &std::io::Error) -> String {
-    Errno::from_io_error(error).map_or_else(|| error.to_string(), word)
-}
-
-/// Whether closing it would tell of bytes that are lost, as some file systems (NFS, those with
-/// quotas) do only then. It closes a duplicate, if it can have one: the file system flushes at each
-/// close.
-///
-/// # Errors
-/// The kernel's word.
-pub(crate) fn closed_well(output: BorrowedFd<'_>) -> Result<(), Errno> {
-    let Ok(duplicate) = rustix::io::fcntl_dupfd_cloexec(output, 3) else { return Ok(()) };
-    close(duplicate)
-}
-
-/// Closes it, and hears what some file systems (NFS, those with quotas) tell only now: that bytes are lost.
-///
-/// # Errors
-/// The kernel's word.
-pub(crate) fn close(file: OwnedFd) -> Result<(), Errno> {
-    match nix::unistd::close(file) {
-        // It is closed all the same.
-        Ok(()) | Err(nix::errno::Errno::EINTR) => Ok(()),
-        Err(errno) => Err(Errno::from_raw_os_error(errno as i32)),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::metrics::MetricsOptions;
 use crate::output::{self, Output};
 use crate::planning::{named_profile, usual_profile};
 use crate::sys::start;
-use crate::{classic, ends, values, wrong_usage};
+use crate::{classic, ends, errno, values, wrong_usage};
 use send::{Limit, Sender, Went};
 use source::Source;
 
@@ -261,7 +261,7 @@ fn generate(mut source: Source, limit: Limit, how: &How) -> anyhow::Result<()> {
         Ok(Went::ReaderLeft) if how.json.is_some() => Ok(()),
         Ok(Went::ReaderLeft) => {
             classic::end_by_broken_pipe();
-            Err(anyhow!("standard output: {}", classic::word(Errno::PIPE)))
+            Err(anyhow!("standard output: {}", errno::word(Errno::PIPE)))
         }
         Err(error) => Err(error).context("standard output"),
     }

@@ -10,6 +10,7 @@ mod carry;
 mod cat;
 mod classic;
 mod clock;
+mod close;
 mod closed;
 mod commands;
 mod compare;
@@ -22,6 +23,7 @@ mod doctor;
 mod drive;
 mod ending;
 mod ends;
+mod errno;
 mod explain;
 mod fleet;
 mod generate;
@@ -41,6 +43,7 @@ mod paging;
 mod pass;
 mod planning;
 mod pv;
+mod quote;
 mod read;
 mod records;
 mod report;
@@ -143,7 +146,7 @@ fn told(error: &clap::Error) -> ExitCode {
     match closed.or(printed.err()) {
         _ if error.use_stderr() => {}
         Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            say(format_args!("bytepath: standard output: {}", classic::word_of(&error)));
+            say(format_args!("bytepath: standard output: {}", errno::word_of(&error)));
             return ExitCode::FAILURE;
         }
         _ => {}
@@ -187,7 +190,7 @@ fn failed(error: anyhow::Error, words: &ArgMatches) -> ExitCode {
 
 fn said_of(error: &anyhow::Error) -> ExitCode {
     if was_for_nobody(error) {
-        let word = classic::word(rustix::io::Errno::BADF);
+        let word = errno::word(rustix::io::Errno::BADF);
         say(format_args!("bytepath: standard output: {word}"));
     } else {
         say(format_args!("bytepath: {error:#}"));

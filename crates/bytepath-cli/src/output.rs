@@ -15,8 +15,10 @@ use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, accessat, linkat,
 use rustix::io::Errno;
 use tempfile::TempPath;
 
-use crate::classic::{always_quoted, close, closed_well, word};
+use crate::close::{close, closed_well};
 use crate::device;
+use crate::errno::word;
+use crate::quote::always_quoted;
 use crate::sys::{given, start};
 use crate::wrong_usage;
 

@@ -143,7 +143,7 @@ fn of_command(words: &[std::ffi::OsString]) -> anyhow::Result<(Vec<Seen>, ExitCo
         match spawn::spawn_as_we_were(Command::new(program).args(words), &[0, 1, 2], false) {
             Ok(child) => child,
             Err(error) => {
-                let word = crate::classic::word_of(&error);
+                let word = crate::errno::word_of(&error);
                 crate::say(format_args!("bytepath: cannot start {}: {word}", program.display()));
                 let is_missing = error.kind() == std::io::ErrorKind::NotFound;
                 return Ok((Vec::new(), ExitCode::from(if is_missing { 127 } else { 126 })));

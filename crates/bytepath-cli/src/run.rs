@@ -172,7 +172,7 @@ fn run_and_explain(
         Err(error) => {
             crate::say(format_args!(
                 "bytepath: cannot catch signals: {}; close files, or raise the limit on them (ulimit -n)",
-                crate::classic::word_of(&error)
+                crate::errno::word_of(&error)
             ));
             // As for a stage that cannot be made.
             return Ok(ExitCode::from(NOT_RUN));

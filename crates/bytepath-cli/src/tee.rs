@@ -25,9 +25,10 @@ use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
 use crate::classic::{
-    Called, Classic, TakesFiles, Written, closed_well, end_by_broken_pipe, ends_by_broken_pipe,
-    word,
+    Called, Classic, TakesFiles, Written, end_by_broken_pipe, ends_by_broken_pipe,
 };
+use crate::close::closed_well;
+use crate::errno::word;
 use crate::sys::{interrupts, start};
 use extras::Extras;
 use hash::Hashing;
@@ -317,12 +318,12 @@ fn prepared(options: &Options) -> Result<Prepared, String> {
     let planned = Planned::by(extras.profile.as_deref(), pipes)?;
     let hashing = extras.hash.map(Hashing::start).transpose();
     let hashing = hashing.map_err(|error| {
-        format!("cannot compute the checksum: {}", crate::classic::word_of(&error))
+        format!("cannot compute the checksum: {}", crate::errno::word_of(&error))
     })?;
     let spill = extras.spill.as_deref().map(|folder| {
         let file = tempfile::tempfile_in(folder);
         file.map_err(|error| {
-            format!("cannot spill to {}: {}", folder.display(), crate::classic::word_of(&error))
+            format!("cannot spill to {}: {}", folder.display(), crate::errno::word_of(&error))
         })
     });
     Ok(Prepared { hashing, spill: spill.transpose()?, planned })

@@ -15,8 +15,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGTERM;
 
 use super::interrupt;
-use crate::classic::always_quoted;
 use crate::output::{self, Output};
+use crate::quote::always_quoted;
 
 /// Run every experiment that needs no argument, one after the other; one that fails is told, and the
 /// others go on

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::quote::locale_quoted;
+use crate::quote::locale_quoted;
 
 /// A word, and what it stands for.
 pub(crate) type Choice<T> = (&'static str, T);

@@ -9,9 +9,10 @@ use std::os::fd::OwnedFd;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::fs::{Advice, Mode, OFlags, fadvise, openat};
 
-use super::entry::{Shared, Within};
+use super::entries::Entries;
+use super::pair::Within;
 use super::settings::Reflink;
-use super::tree::Entries;
+use super::shared::Shared;
 
 /// Files that are copied until it is looked again whether the thread waits.
 const FILES_BETWEEN: usize = 8;

@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::attributes::{Subject, keep_access_list, keep_what_writing_leaves};
-use super::entry::Sink;
 use super::link;
+use super::pair::Sink;
 use super::place::{Directory, Follow, Place, joined, kind, same_file};
 use super::stage::Stage;
 

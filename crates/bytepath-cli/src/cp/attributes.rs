@@ -10,10 +10,10 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Ui
 use rustix::io::Errno;
 use rustix::path::Arg as _;
 
-use super::entry::Shared;
-use super::ledger::Weight;
 use super::place::{Directory, Follow, Place, is_directory};
-use super::voice::{Done, q};
+use super::shared::Shared;
+use super::told::{Done, Weight};
+use super::voice::q;
 use crate::sys::xattrs::list_at;
 
 /// Bits of a mode that chmod(2) sets.
@@ -230,6 +230,17 @@ pub(super) fn set_creation_context(context: &OsStr) -> Result<(), Errno> {
 }
 
 impl Shared<'_> {
+    /// Permissions that a copy gets only once it has its owner, or that directories get only by the
+    /// umask.
+    pub(super) fn omitted(&self, stat: &Stat) -> u32 {
+        let never = match (self.settings.preserve.ownership, is_directory(stat)) {
+            (true, _) => 0o077,
+            (false, true) => 0o022,
+            (false, false) => 0,
+        };
+        stat.st_mode & MODE_BITS & never
+    }
+
     /// Gives the copy the times of the source.
     pub(super) fn keep_times(&self, sink: &Subject<'_>, stat: &Stat) -> Done {
         match sink.set_times(stat) {

@@ -20,15 +20,13 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::ahead::{self, Ahead};
-use super::entry::{Pair, Shared, SinkIs, Within};
-use super::progress::WATCHED_AFTER;
+use super::entries::{Entries, FILES_TOGETHER};
+use super::level::levels_open;
+use super::pair::{Pair, SinkIs, Within};
 use super::quick::{Lane, Quick};
-use super::tree::{Entries, levels_open};
+use super::shared::{Shared, WATCHED_AFTER};
 use super::turns::{self, Now, Turn, Way};
 use crate::sys::own_files::{self, OwnFiles};
-
-/// Files of a batch: few enough for every thread to have one, enough to make up for a wake-up.
-pub(super) const FILES_TOGETHER: usize = 128;
 
 /// With fewer files one thread is done before others have begun, unless they are large.
 pub(super) const FILES_ALONE: usize = 64;

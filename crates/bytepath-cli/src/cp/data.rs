@@ -9,7 +9,7 @@ pub(super) mod small;
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use bytepath::pages::{Memory, Pages};
 use bytepath::routes::Rank;
@@ -17,13 +17,14 @@ use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Plan, Side, TransferError};
 use rustix::fs::{FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::entry::Shared;
 use super::hand::Other;
+use super::holes::{data_bytes, has_holes};
+use super::large::is_large;
 use super::place::kind;
-use super::quick;
 use super::settings::{Reflink, Sparse};
+use super::shared::Shared;
 use super::voice::q;
-use crate::classic::word;
+use crate::errno::word;
 use crate::planning::{CarryError, Carrying, explain_by_hand};
 
 /// The bytes of one file on their way.
@@ -282,7 +283,7 @@ impl<'a> Data<'a> {
     /// copied many at a time, each has one.
     fn threads(&self) -> Option<usize> {
         let at_a_time = self.shared.tally.at_work() > 1 || self.shared.stage.is_some();
-        match at_a_time && !quick::is_large(data_bytes(self.source_stat), self.sink) {
+        match at_a_time && !is_large(data_bytes(self.source_stat), self.sink) {
             true => Some(1),
             false => self.shared.extras.jobs.map(usize::from),
         }
@@ -444,35 +445,6 @@ enum Way {
     Any,
     /// Those that write every byte, zeros of holes included.
     Memory,
-}
-
-/// What there is to be copied of a file, about: holes are not.
-pub(super) fn data_bytes(stat: &Stat) -> i64 {
-    // Some file systems tell of no blocks at all.
-    if stat.st_blocks == 0 { stat.st_size } else { stat.st_size.min(stat.st_blocks * 512) }
-}
-
-/// The bytes before a place of an open file, which stands elsewhere afterwards, that are no holes.
-pub(super) fn data_before(file: impl AsFd, end: u64) -> u64 {
-    let next = |from| match rustix::fs::seek(&file, from) {
-        Ok(at) => Ok(at.min(end)),
-        // Nothing but a hole up to the end.
-        Err(Errno::NXIO) => Ok(end),
-        Err(errno) => Err(errno),
-    };
-    let (mut at, mut bytes) = (0, 0);
-    while at < end {
-        let Ok(data) = next(SeekFrom::Data(at)) else { return end };
-        let Ok(hole) = next(SeekFrom::Hole(data)) else { return end };
-        bytes += hole - data;
-        at = hole;
-    }
-    bytes
-}
-
-/// Whether a file has fewer blocks than its size takes.
-pub(super) fn has_holes(stat: &Stat) -> bool {
-    kind(stat) == FileType::RegularFile && stat.st_blocks < stat.st_size / 512
 }
 
 fn fault(error: CarryError) -> Fault {

@@ -1,182 +1,17 @@
 //! One entry: a file, link, device or directory, and the place where its copy is to be.
 
-use std::cell::OnceCell;
-use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
-
 use rustix::fs::{FileType, OFlags, Stat};
 
-use super::attributes::{MODE_BITS, Subject};
-use super::crew::Crew;
-use super::extras::Extras;
+use super::attributes::Subject;
+use super::copier::Copier;
 use super::finish::Finish;
-use super::hand::Hand;
-use super::later::Later;
-use super::place::{Directory, Follow, Place, is_directory, is_link, kind};
-use super::progress::{Tally, Watch};
-use super::seen::{Earlier, Seen, identity};
-use super::settings::{Backup, Make, Settings};
-use super::stack::levels_here;
-use super::stage::Stage;
-use super::tree::{Level, levels_open};
-use super::voice::{Done, Voice, q};
-use crate::planning::PlanOptions;
-
-/// What every step of a run goes by.
-pub(super) struct Shared<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) plan: &'a PlanOptions,
-    pub(super) extras: &'a Extras,
-    pub(super) tally: &'a Tally,
-    /// Of the tally's hands, that of this thread.
-    pub(super) hand: &'a Hand,
-    pub(super) voice: &'a Voice<'a>,
-    /// The bits that new files do not get.
-    pub(super) umask: u32,
-    /// Where files wait that replace others, when several machines copy one tree.
-    pub(super) stage: Option<&'a Stage>,
-    /// Begins what answers signals, for what may take so long that somebody sends one; where this
-    /// thread may.
-    pub(super) watch: Option<&'a Watch<'a>>,
-}
-
-/// What goes through the operands and their trees.
-pub(super) struct Copier<'a> {
-    pub(super) shared: &'a Shared<'a>,
-    pub(super) seen: Seen,
-    /// Whether operands are several, which then must not meet each other.
-    pub(super) tracks: bool,
-    /// What the operands are copied into, and what is known of it.
-    pub(super) base: Directory,
-    pub(super) within: Option<Within>,
-    /// The directory that is copied as an operand, and its copy, for messages about directories that
-    /// hold themselves.
-    pub(super) operand: (OsString, OsString),
-    /// Whether the operand has a directory made, which is then known.
-    pub(super) first_made: bool,
-    /// Whether a directory was met that is its own copy.
-    pub(super) met_itself: bool,
-    /// The directories that are being copied, the outermost first.
-    pub(super) levels: Vec<Level>,
-    pub(super) levels_open: usize,
-    /// How many are on the stack of the thread that began.
-    pub(super) levels_here: usize,
-    /// Who copies files beside this thread, if anybody does.
-    pub(super) crew: Option<&'a Crew<'a>>,
-    pub(super) later: Later,
-    /// What of this operand may be done in another order than that of its inodes.
-    pub(super) order: Order,
-    /// Empty memory that directories are read by way of.
-    pub(super) room: Vec<u8>,
-}
-
-/// In which order the entries of an operand are copied, but for what is said.
-#[derive(Default)]
-pub(super) struct Order {
-    /// Whether files can be put off in directories that were there before, as far as the options go.
-    pub(super) may_be_beside: bool,
-    /// Whether directories of a new one are to be gone through in rounds, likewise.
-    pub(super) may_be_rounds: bool,
-    /// Whether source and destination are not within each other, once that was looked at.
-    pub(super) parted: OnceCell<bool>,
-    /// Whether any directory is gone through in rounds.
-    pub(super) has_rounds: bool,
-}
-
-/// An entry and the place of its copy.
-#[derive(Default)]
-pub(super) struct Pair {
-    pub(super) source: Place,
-    pub(super) sink: Place,
-    pub(super) sink_is: SinkIs,
-    /// Whether it was named by the user.
-    pub(super) argument: bool,
-    pub(super) known: Known,
-    /// The source, where it was opened to be looked at.
-    pub(super) open: Option<OwnedFd>,
-}
-
-/// What going through a directory told of an entry, which is not asked for again.
-#[derive(Default)]
-pub(super) struct Known {
-    /// Whether it is a directory, as far as the one that it is in tells.
-    pub(super) seems_directory: bool,
-    /// Its status, just now.
-    pub(super) source: Option<Stat>,
-    /// That of what bears the copy's name, likewise.
-    pub(super) there: Option<Stat>,
-    /// Of the directory that the copy is to be in.
-    pub(super) within: Option<Within>,
-}
-
-impl Pair {
-    /// Makes it that of another entry of the same directory, in the memory that it has.
-    pub(super) fn turn_to(&mut self, name: &OsStr) {
-        self.source.turn_to(name);
-        self.sink.turn_to(name);
-    }
-
-    /// Takes it out, with nothing held open for it: only its names are needed any more.
-    pub(super) fn let_go(&mut self) -> Pair {
-        self.source.directory = Directory::Working;
-        self.sink.directory = Directory::Working;
-        std::mem::take(self)
-    }
-}
-
-/// What is known of the place of a copy.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum SinkIs {
-    /// Nothing.
-    #[default]
-    Unknown,
-    /// There was nothing that could be opened.
-    Absent,
-    /// It is in a directory that was just made.
-    New,
-    /// Something is there.
-    There,
-}
-
-/// The place of a copy, once it was looked at.
-pub(super) struct Sink {
-    pub(super) is: SinkIs,
-    /// What is there, behind a symbolic link if that is written through.
-    pub(super) stat: Option<Stat>,
-    /// The symbolic link that is there.
-    pub(super) link: Option<Stat>,
-    /// The same, where it cannot be followed.
-    pub(super) leads_nowhere: Option<Stat>,
-    /// Where what was there is kept.
-    pub(super) backup: Option<Place>,
-    /// The directory that it is in, where that is known.
-    pub(super) within: Option<Within>,
-}
-
-/// What is known of a directory that files are made in.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Within {
-    pub(super) device: u64,
-    /// Whether they may begin with an access list.
-    pub(super) gives_lists: bool,
-}
-
-impl Sink {
-    /// Of what is not there, in this directory.
-    pub(super) fn new(within: Option<Within>) -> Sink {
-        Sink { is: SinkIs::New, stat: None, link: None, leads_nowhere: None, backup: None, within }
-    }
-
-    /// What was there was removed or renamed.
-    pub(super) fn gone(&mut self) {
-        let (backup, within) = (self.backup.take(), self.within);
-        *self = Sink { backup, ..Sink::new(within) };
-    }
-
-    pub(super) fn is_new(&self) -> bool {
-        self.is == SinkIs::New
-    }
-}
+use super::pair::{Pair, Sink, SinkIs, Within};
+use super::place::{Follow, Place, is_directory, is_link, kind};
+use super::seen::{Earlier, identity};
+use super::settings::{Backup, Make};
+use super::shared::Shared;
+use super::told::Done;
+use super::voice::q;
 
 /// What is left to be done for a copy.
 enum Made {
@@ -184,14 +19,6 @@ enum Made {
     Whole,
     /// Its attributes.
     Bare,
-}
-
-impl Place {
-    /// This copy, as it is remembered.
-    pub(super) fn earlier(&self, base: &Directory) -> Earlier {
-        let (path, shown) = (self.relative().to_owned(), self.shown.clone());
-        Earlier { base: base.clone(), path, shown }
-    }
 }
 
 impl Shared<'_> {
@@ -212,56 +39,6 @@ impl Shared<'_> {
         pair.source.stat(follow).map_err(|errno| {
             self.voice.failed(format!("cannot stat {}", q(&pair.source.shown)), errno)
         })
-    }
-
-    pub(super) fn say_removed(&self, place: &Place) {
-        if self.settings.verbose {
-            self.voice.line(format!("removed {}", q(&place.shown)).as_bytes());
-        }
-    }
-
-    pub(super) fn say_copied(&self, pair: &Pair, backup: Option<&Place>) {
-        if self.settings.verbose {
-            let mut line = format!("{} -> {}", q(&pair.source.shown), q(&pair.sink.shown));
-            if let Some(backup) = backup {
-                line.push_str(&format!(" (backup: {})", q(&backup.shown)));
-            }
-            self.voice.line(line.as_bytes());
-        }
-    }
-
-    /// Permissions that a copy gets only once it has its owner, or that directories get only by the
-    /// umask.
-    pub(super) fn omitted(&self, stat: &Stat) -> u32 {
-        let never = match (self.settings.preserve.ownership, is_directory(stat)) {
-            (true, _) => 0o077,
-            (false, true) => 0o022,
-            (false, false) => 0,
-        };
-        stat.st_mode & MODE_BITS & never
-    }
-}
-
-impl<'a> Copier<'a> {
-    /// One that has copied nothing yet, and does so alone.
-    pub(super) fn new(shared: &'a Shared<'a>, base: Directory) -> Copier<'a> {
-        Copier {
-            shared,
-            seen: Seen::default(),
-            tracks: false,
-            base,
-            within: None,
-            operand: Default::default(),
-            first_made: false,
-            met_itself: false,
-            levels: Vec::new(),
-            levels_open: levels_open(),
-            levels_here: levels_here(),
-            crew: None,
-            later: Later::default(),
-            order: Order::default(),
-            room: Vec::new(),
-        }
     }
 }
 

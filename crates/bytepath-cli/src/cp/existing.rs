@@ -3,13 +3,16 @@
 use bytepath_report::Outcome;
 use rustix::fs::{Access, AtFlags, FileType, Stat};
 
-use super::entry::{Copier, Pair, Shared, Sink, SinkIs};
+use super::copier::Copier;
 use super::link::{self, Linked, Replace};
+use super::pair::{Pair, Sink, SinkIs};
 use super::place::{Follow, Place, is_directory, is_link, kind, last_component};
 use super::same::{Sameness, judge};
 use super::seen::identity;
 use super::settings::{Backup, Existing, Make};
-use super::voice::{Done, q};
+use super::shared::Shared;
+use super::told::Done;
+use super::voice::q;
 use super::{attributes, backup};
 
 impl Copier<'_> {

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use rustix::fs::Stat;
 
-use super::voice::q;
 use crate::metrics::MetricsOptions;
 use crate::output;
+use crate::quote::always_quoted;
 
 /// Threads at most: more gain nothing anywhere, and each has its files open.
 const JOBS_MAX: i64 = 64;
@@ -94,7 +94,7 @@ impl Extras {
         self.check_stdout(verbose)?;
         for (option, path) in self.written() {
             if let Some(met) = output::met(path, files.iter().map(OsString::as_os_str)) {
-                return Err(format!("{option} would be written over {}", q(met)));
+                return Err(format!("{option} would be written over {}", always_quoted(met)));
             }
         }
         let written: Vec<_> = self.written().map(|(option, path)| (option, Some(path))).collect();

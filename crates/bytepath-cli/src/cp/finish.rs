@@ -6,12 +6,12 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{ACCESS_LIST, Subject, same_owner};
-use super::entry::Shared;
-use super::ledger::Weight;
 use super::place::{is_directory, kind};
 use super::settings::Make;
-use super::voice::{Done, q};
-use crate::classic::locale_quoted;
+use super::shared::Shared;
+use super::told::{Done, Weight};
+use super::voice::q;
+use crate::quote::locale_quoted;
 
 /// How the attributes of a copy are to be set.
 pub(super) struct Finish<'a> {

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytepath::Meter;
 
-use super::entry::Pair;
+use super::entries::Entries;
+use super::pair::Pair;
 use super::place::joined;
-use super::tree::Entries;
 use crate::metrics::Figures;
 
 /// One thread's, in cache lines that no other thread writes.

@@ -4,26 +4,19 @@
 //! it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::time::{Duration, Instant};
 
-use bytepath::wait::Cancel;
-use bytepath::{Moved, TransferError};
 use bytepath_report::numbers;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag::register_usize;
 
-use super::entry::Shared;
 use super::hand::Hand;
-use super::progress::counted;
+use super::shared::Shared;
+use super::stopping::PATIENCE;
 use super::voice::q;
 use crate::ending::{self, BY_SIGNAL};
-use crate::planning::CarryError;
 use crate::sys::actions::is_ignored;
-
-/// Who sent a signal waits no longer than this for a device.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Files that are named, at most: as many as a line can hold, or so.
 const NAMED_MAX: usize = 4;
@@ -71,56 +64,6 @@ impl Interrupts {
     }
 }
 
-/// Stops movements from file to file where they have left no gap, so that what is there is what the
-/// source begins with.
-pub(super) struct Stopping {
-    cancel: Cancel,
-    /// How many are going on.
-    moving: AtomicUsize,
-}
-
-impl Default for Stopping {
-    fn default() -> Stopping {
-        Stopping { cancel: Cancel::by_interruption(), moving: AtomicUsize::new(0) }
-    }
-}
-
-impl Stopping {
-    /// What stops them.
-    pub(super) fn cancel(&self) -> &Cancel {
-        &self.cancel
-    }
-
-    /// Moves; where that was stopped, the program ends, and this does not come back.
-    pub(super) fn heeded(
-        &self,
-        stoppable: bool,
-        moved: impl FnOnce() -> Result<Moved, CarryError>,
-    ) -> Result<Moved, CarryError> {
-        if !stoppable {
-            return moved();
-        }
-        self.moving.fetch_add(1, SeqCst);
-        let moved = moved();
-        self.moving.fetch_sub(1, SeqCst);
-        if matches!(moved, Err(CarryError::Transfer(TransferError::Cancelled { .. }))) {
-            loop {
-                std::thread::park();
-            }
-        }
-        moved
-    }
-
-    /// Stops them, and waits until they are, unless a device keeps one for long.
-    fn stop(&self) {
-        self.cancel.cancel();
-        let until = Instant::now() + PATIENCE;
-        while self.moving.load(SeqCst) > 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-}
-
 fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
     // Whoever does not read what is said now does not keep the signal from ending it.
     let _ = std::thread::Builder::new().spawn(move || {
@@ -131,7 +74,7 @@ fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
     let (files, bytes) = shared.tally.copied();
     let (at, bytes) = (at(&shared.tally.hands), numbers::bytes(bytes));
     let advice = advice(shared, reached);
-    let files = counted(files);
+    let files = numbers::counted(files, "file");
     let what = format!("interrupted after {files}, {bytes}{at}: {advice}");
     shared.voice.say_last(what, &shared.tally.hands);
     let _ = shared.voice.flush();

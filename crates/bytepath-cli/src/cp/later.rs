@@ -1,46 +1,17 @@
 //! What is done and said later, because files before it are still being copied: done in the order in
 //! which the tree is gone through, said in the order of the tree, whoever is done first.
 
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::Stat;
-
+use super::copier::{Copier, Ending, Item};
 use super::crew::{Batch, Crew, Folder};
-use super::entry::{Copier, Pair, Sink};
-use super::tree::{Level, Target};
+use super::level::Level;
+use super::told::Told;
 use super::turns::{self, Now, Turn};
-use super::voice::Told;
 
 /// Lines that are kept, before those that can be said soon are waited for.
 const LINES_MAX: usize = 4096;
-
-/// What is still to be done, the first of it first.
-#[derive(Default)]
-pub(super) struct Later {
-    waiting: VecDeque<(Turn, Item)>,
-    /// Whether it is being worked off: nothing is put off again.
-    now: bool,
-}
-
-enum Item {
-    Files(Arc<Batch>),
-    Ending(Box<Ending>),
-}
-
-/// A directory all of whose entries were gone through, and its attributes not yet set.
-pub(super) struct Ending {
-    pub(super) pair: Arc<Pair>,
-    pub(super) stat: Stat,
-    pub(super) sink: Sink,
-    pub(super) open: Arc<OwnedFd>,
-    pub(super) target: Target,
-    pub(super) source: Arc<OwnedFd>,
-    /// Whether a failure of the directory itself was told of before.
-    pub(super) has_failed: bool,
-}
 
 impl Copier<'_> {
     /// Whether files and the ends of directories can be put off.

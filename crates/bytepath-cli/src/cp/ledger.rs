@@ -18,26 +18,17 @@ use bytepath_report::{Copied, CopiedEntry, CopyError, EntryKind, FileName, Outco
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use super::entry::Pair;
 use super::extras::Extras;
 use super::hand::Hand;
+use super::pair::Pair;
 use super::place::kind;
+use super::told::{Done, Weight};
 use super::turns::{self, Turn};
-use super::voice::Done;
-use crate::classic::closed_well;
+use crate::close::closed_well;
 use crate::output::{self, Output};
 
 /// Messages that are kept, unless it is said how many.
 const ERRORS_MAX: u64 = 1000;
-
-/// What something that is said says of the copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Weight {
-    /// It is not whole.
-    Failure,
-    /// It is as whole as it has to be.
-    Warning,
-}
 
 /// What is written of a run, if anything is.
 pub(super) struct Ledger {

@@ -9,12 +9,10 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use super::atomic::{self, PART_END};
+use super::entries::ENTRIES_BYTES;
 use super::extras::Extras;
 use super::link::BESIDE_START;
 use super::place::{Place, joined};
-
-/// Bytes of entries read at once.
-const ENTRIES_BYTES: usize = 32 << 10;
 
 /// Removes what killed runs left beside the place of a copy.
 pub(super) fn sweep_beside(sink: &Place, extras: &Extras) {

@@ -8,11 +8,13 @@ use rustix::fs::{FileType, Gid, Mode, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{MODE_BITS, Subject};
-use super::entry::{Pair, Shared, Sink};
 use super::link::{self, Replace};
+use super::pair::{Pair, Sink};
 use super::place::{Follow, Place, is_link, kind, same_file};
+use super::shared::Shared;
 use super::stage::Stage;
-use super::voice::{Done, q};
+use super::told::Done;
+use super::voice::q;
 
 /// Of a directory that what is made in it has the group of.
 const GROUP_OF_DIRECTORY: u32 = 0o2000;
@@ -28,7 +30,7 @@ impl Shared<'_> {
         let (from, to) = (&pair.source.name, &pair.sink);
         let absolute = std::os::unix::ffi::OsStrExt::as_bytes(pair.source.shown.as_os_str());
         if !absolute.starts_with(b"/") && !is_in_working_directory(to) {
-            let name = crate::classic::quoted(&to.shown);
+            let name = crate::quote::quoted(&to.shown);
             let name = String::from_utf8_lossy(&name);
             let what = "can make relative symbolic links only in current directory";
             return Err(self.voice.wrong(format!("{name}: {what}")));

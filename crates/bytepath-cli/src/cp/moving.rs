@@ -9,10 +9,10 @@ use bytepath::{Moved, TransferError};
 use rustix::io::Errno;
 
 use super::data::{Data, Fault};
-use super::entry::Shared;
 use super::hand::Other;
 use super::options::Options;
 use super::settings::{Reflink, Settings, Sparse};
+use super::shared::Shared;
 use crate::device;
 use crate::planning::{CarryError, Carrying, PlanOptions};
 

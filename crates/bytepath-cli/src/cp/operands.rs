@@ -16,21 +16,25 @@ use rustix::thread::{sched_getaffinity, sched_getcpu, sched_yield};
 
 use super::attributes::may_give_lists;
 use super::backup;
+use super::copier::Copier;
 use super::crew::{self, Crew, Folder, Hall};
-use super::data::data_bytes;
-use super::entry::{Copier, Known, Pair, Shared, SinkIs, Within};
-use super::ledger::Weight;
+use super::entries::{Entries, FILES_TOGETHER};
+use super::holes::data_bytes;
+use super::large::is_large;
 use super::leftovers;
-use super::options::Options;
+use super::options::{Options, WRONG_USAGE};
+use super::pair::{Known, Pair, SinkIs, Within};
 use super::parents::Parents;
 use super::place::{Directory, Follow, Place, joined, kind, last_component, without_slashes};
-use super::progress::{self, Tally};
+use super::progress;
 use super::quick;
 use super::seen::Seen;
 use super::settings::{Backup, Settings};
-use super::tree::Entries;
+use super::shared::Shared;
+use super::tally::Tally;
+use super::told::{Done, Told, Weight};
 use super::turns;
-use super::voice::{Done, Told, Voice, q};
+use super::voice::{Voice, q};
 use crate::closed;
 
 /// Copies all operands, and says and writes how it went.
@@ -94,15 +98,15 @@ enum Target {
 fn target(settings: &Settings, files: &[OsString], voice: &Voice<'_>) -> Result<Target, ExitCode> {
     let misused = |what: &str| {
         voice.ledger.said(what, None, Weight::Failure);
-        voice.called.misused(what.as_bytes(), super::WRONG_USAGE)
+        voice.called.misused(what.as_bytes(), WRONG_USAGE)
     };
     let plain = |what: String| {
         voice.wrong(what);
-        ExitCode::from(super::WRONG_USAGE)
+        ExitCode::from(WRONG_USAGE)
     };
     let failed = |what: String, errno| {
         voice.failed(what, errno);
-        ExitCode::from(super::WRONG_USAGE)
+        ExitCode::from(WRONG_USAGE)
     };
     match (files, &settings.target_directory) {
         ([], _) => return Err(misused("missing file operand")),
@@ -334,7 +338,7 @@ impl Copier<'_> {
         let Some(origin) = origin else { return Err(0) };
         let (names, bytes): (Vec<&OsStr>, Vec<i64>) = sources
             .iter()
-            .take(crew::FILES_TOGETHER)
+            .take(FILES_TOGETHER)
             .map_while(|source| directory_and_name(source))
             .map_while(|(directory, name)| match *directory == origin.name {
                 true => Some((name, self.bytes_to_put_off(name, &origin.open, sink)?)),
@@ -378,7 +382,7 @@ impl Copier<'_> {
         let stat = |at: &OwnedFd| rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
         let there = stat(source).ok().filter(|stat| {
             kind(stat) == FileType::RegularFile
-                && !quick::is_large(stat.st_size, sink)
+                && !is_large(stat.st_size, sink)
                 && !(links && stat.st_nlink > 1)
         })?;
         stat(sink).is_err_and(|errno| errno == Errno::NOENT).then(|| data_bytes(&there))
@@ -412,7 +416,7 @@ impl Copier<'_> {
         let settings = self.shared.settings;
         if settings.parents {
             let what = b"with --parents, the destination must be a directory";
-            self.shared.voice.called.misused(what, super::WRONG_USAGE);
+            self.shared.voice.called.misused(what, WRONG_USAGE);
             return self.shared.voice.note(Err(Told));
         }
         let mut sink = Place::operand(name);

@@ -11,6 +11,12 @@ use crate::classic::choice::{Choice, chosen};
 use crate::classic::{TakesFiles, Written};
 use crate::planning::PlanOptions;
 
+/// What the classic ends with for anything that is wrong, its use included.
+pub(super) const WRONG_USAGE: u8 = 1;
+
+/// The one wrong use that the classic gives no advice on.
+pub(super) const TWO_TARGETS: &str = "multiple target directories specified";
+
 /// Copy files and trees, by the fastest route
 ///
 /// Copies SOURCE to DEST, or several SOURCEs into a DIRECTORY. Takes every option of GNU cp; called
@@ -251,7 +257,7 @@ const ROWS: &[Row] = &[
         "Copy all SOURCEs into DIRECTORY",
         |reading, value| {
             if reading.settings.target_directory.is_some() {
-                return Err(super::TWO_TARGETS.into());
+                return Err(TWO_TARGETS.into());
             }
             reading.settings.target_directory = value.map(OsStr::to_owned);
             Ok(())

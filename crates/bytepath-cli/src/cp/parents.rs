@@ -8,9 +8,10 @@ use rustix::fs::{Mode, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{MODE_BITS, Subject};
-use super::entry::Shared;
 use super::place::{Follow, Place, is_directory};
-use super::voice::{Done, q};
+use super::shared::Shared;
+use super::told::Done;
+use super::voice::q;
 
 /// The directories that get attributes once all is in them.
 #[derive(Default)]

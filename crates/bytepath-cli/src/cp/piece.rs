@@ -31,15 +31,16 @@ use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use signal_hook::consts::SIGURG;
 
-use super::entry::Shared;
+use super::asked;
 use super::hand::Hand;
 use super::ledger::Ledger;
-use super::options::Options as CopyOptions;
+use super::options::{Options as CopyOptions, WRONG_USAGE};
 use super::place::Follow;
-use super::progress::Tally;
 use super::seen::{Identity, identity};
 use super::settings::{Preserve, Settings};
+use super::shared::Shared;
 use super::stage::Stage;
+use super::tally::Tally;
 use super::voice::{Said, Voice};
 use crate::classic::Called;
 use crate::sys::own_files;
@@ -77,9 +78,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let called = Called::as_command("cp");
     let (copy, written) = called
-        .ordered_options::<CopyOptions>(options.options.clone(), super::WRONG_USAGE)
+        .ordered_options::<CopyOptions>(options.options.clone(), WRONG_USAGE)
         .map_err(|_| anyhow!("the options for cp are not understood"))?;
-    let settings = super::settings(&called, &written)
+    let settings = asked::settings(&called, &written)
         .map_err(|wrong| anyhow!("the options for cp do not fit together: {}", wrong.text()))?;
     // What is in the way of a link is replaced at once.
     let settings = Settings { force: true, ..settings };
@@ -136,7 +137,7 @@ impl Process {
             answer.fenced = matches!(*errno, Errno::NOENT | Errno::STALE);
             if !answer.fenced {
                 let at = self.ground.run.join(name);
-                let word = crate::classic::word(*errno);
+                let word = crate::errno::word(*errno);
                 answer.stop = Some(format!("cannot open {}: {word}", at.display()));
             }
             answer.rest = request.items;
@@ -328,7 +329,7 @@ impl Work<'_> {
     fn data_bytes(&self, item: &Item) -> u64 {
         let of = |path: &OsStr| {
             let (source, _) = self.process.ground.places(path).ok()?;
-            source.stat(Follow::No).ok().map(|stat| super::data::data_bytes(&stat).cast_unsigned())
+            source.stat(Follow::No).ok().map(|stat| super::holes::data_bytes(&stat).cast_unsigned())
         };
         match item {
             Item::Tree(Tree { d, n: Some(names), .. }) => {
@@ -350,7 +351,7 @@ impl Work<'_> {
     /// As [`Work::failed`], with the message.
     fn failed_by(&mut self, item: Item, what: String, errno: Errno) {
         let mut said = self.shared.voice.take_gathered();
-        said.push((format!("{what}: {}", crate::classic::word(errno)), Some(errno)));
+        said.push((format!("{what}: {}", crate::errno::word(errno)), Some(errno)));
         self.failed_for(item, said);
     }
 

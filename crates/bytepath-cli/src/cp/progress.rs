@@ -1,275 +1,27 @@
 //! How far the copying is: files, bytes, the recent rate, the time left; as a line that is drawn
 //! again and again, or when SIGUSR1 asks for it.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use bytepath_report::{Outcome, numbers};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
-use rustix::io::Errno;
+use bytepath_report::numbers;
+use rustix::fs::{AtFlags, CWD, Mode};
 
 use super::crew;
-use super::data::{data_before, data_bytes, has_holes};
-use super::entry::{Pair, Shared};
 use super::extras::Progress;
-use super::hand::Hand;
-use super::interrupted::{Interrupts, Reached, Stopping};
-use super::place::{is_directory, kind};
-use super::seen::{Identity, identity};
-use super::settings::{Make, Settings, Sparse};
+use super::interrupted::{Interrupts, Reached};
+use super::place::is_directory;
+use super::settings::Settings;
+use super::shared::{Shared, Watch};
+use super::tally::{TO_LOOK, Tally, Total};
 use crate::live::{self, EVERY, Lines, Rate};
-use crate::metrics::Figures;
-
-/// A copying is watched, for signals, once it has taken so long.
-pub(super) const WATCHED_AFTER: Duration = Duration::from_millis(50);
 
 /// Nobody asks how far a copying is that is over before this.
 const ANSWERS_AFTER: Duration = Duration::from_millis(50);
-
-/// What was copied so far.
-#[derive(Default)]
-pub(super) struct Tally {
-    /// What each thread that copies is at; the first goes through the tree.
-    pub(super) hands: Vec<Hand>,
-    /// Threads that copy, or look for what to copy, beside that one.
-    others_at_work: AtomicUsize,
-    /// Whether that one waits for them.
-    waits: AtomicBool,
-    /// Whether signals that end the program are caught by now.
-    pub(super) watched: AtomicBool,
-    /// How movements are stopped when a signal ends the program.
-    pub(super) stopping: Stopping,
-    /// Bytes that are on the device, where that is what counts.
-    durable_bytes: AtomicU64,
-    /// Whether it was said that something is not copied past the page cache.
-    pub(super) said_cached: AtomicBool,
-    /// Whether it was said that the copies are in memory.
-    pub(super) said_memory: AtomicBool,
-    /// The devices of source and sink between which blocks could not be shared last, in one number,
-    /// which every thread reads for every file; 0 for none.
-    unshared: AtomicU64,
-    /// Those between which they could.
-    shared: AtomicU64,
-    total: Total,
-}
-
-impl Tally {
-    /// Of nothing yet, for so many threads.
-    pub(super) fn for_threads(threads: usize) -> Tally {
-        let hands = std::iter::repeat_with(Hand::default).take(threads).collect();
-        Tally { hands, ..Tally::default() }
-    }
-
-    /// How many threads copy just now, about.
-    pub(super) fn at_work(&self) -> usize {
-        self.others_at_work.load(Relaxed) + usize::from(!self.waits.load(Relaxed))
-    }
-
-    /// Another thread is there, and at work.
-    pub(super) fn begins(&self) {
-        self.others_at_work.fetch_add(1, Relaxed);
-    }
-
-    /// It has nothing to do, or is gone.
-    pub(super) fn rests(&self) {
-        self.others_at_work.fetch_sub(1, Relaxed);
-    }
-
-    /// The one who goes through the tree waits for the others meanwhile.
-    pub(super) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
-        self.waits.store(true, Relaxed);
-        let waited = wait();
-        self.waits.store(false, Relaxed);
-        waited
-    }
-
-    /// Whether sharing blocks between these devices was refused before: it is not asked for again
-    /// for each file of a tree.
-    pub(super) fn is_unshared(&self, devices: (u64, u64)) -> bool {
-        in_one(devices).is_some_and(|devices| self.unshared.load(Relaxed) == devices)
-    }
-
-    /// The device of sources of which it is known whether they share blocks with this one; whether
-    /// they do.
-    pub(super) fn known_to(&self, sink: u64) -> Option<(u64, bool)> {
-        let of = |kept: &AtomicU64| {
-            let devices = kept.load(Relaxed);
-            (devices != 0 && devices & u64::from(u32::MAX) == sink).then_some(devices >> 32)
-        };
-        let unshared = of(&self.unshared).map(|source| (source, false));
-        unshared.or_else(|| of(&self.shared).map(|source| (source, true)))
-    }
-
-    /// Notes whether blocks can be shared between these devices.
-    pub(super) fn note_sharing(&self, devices: (u64, u64), shared: bool) {
-        let kept = if shared { &self.shared } else { &self.unshared };
-        // Nobody takes a cache line from the others for what is known.
-        if let Some(devices) = in_one(devices)
-            && kept.load(Relaxed) != devices
-        {
-            kept.store(devices, Relaxed);
-        }
-    }
-
-    pub(super) fn settled(&self, bytes: u64) {
-        self.durable_bytes.fetch_add(bytes, Relaxed);
-    }
-
-    /// Files and bytes.
-    pub(super) fn copied(&self) -> (u64, u64) {
-        (self.files(), self.bytes())
-    }
-
-    /// How far it is, for whoever measures.
-    pub(super) fn figures(&self, durable: bool) -> Figures {
-        let hands = self.hands.iter().map(Hand::figures);
-        let durable_bytes = durable.then(|| self.durable_bytes.load(Relaxed));
-        Figures {
-            files: Some(self.files()),
-            expected_bytes: self.total.known().map(|(_, bytes)| bytes.max(self.bytes())),
-            durable_bytes,
-            ..hands.reduce(Figures::with).unwrap_or_default()
-        }
-    }
-
-    fn files(&self) -> u64 {
-        self.hands.iter().map(Hand::files).sum()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.hands.iter().map(Hand::bytes).sum()
-    }
-}
-
-/// Two devices as one number, if the kernel's numbers of them are as small as Linux has them.
-fn in_one((source, sink): (u64, u64)) -> Option<u64> {
-    let (source, sink) = (u32::try_from(source).ok()?, u32::try_from(sink).ok()?);
-    Some(u64::from(source) << 32 | u64::from(sink))
-}
-
-/// What there is to copy, as far as it was counted.
-#[derive(Default)]
-struct Total {
-    found: Sum,
-    /// What of it is left as it is.
-    skipped: Sum,
-    complete: AtomicBool,
-    /// Nobody needs it any more.
-    over: AtomicBool,
-}
-
-impl Total {
-    /// Files and bytes, once they are counted.
-    fn known(&self) -> Option<(u64, u64)> {
-        let left = |found: &AtomicU64, skipped: &AtomicU64| {
-            found.load(Relaxed).saturating_sub(skipped.load(Relaxed))
-        };
-        let (found, skipped) = (&self.found, &self.skipped);
-        self.complete
-            .load(Relaxed)
-            .then(|| (left(&found.files, &skipped.files), left(&found.bytes, &skipped.bytes)))
-    }
-}
-
-/// So many files, and so many bytes of them.
-#[derive(Default)]
-struct Sum {
-    files: AtomicU64,
-    bytes: AtomicU64,
-    /// Files that may have more names, of which the first is copied and the others are linked.
-    named: Mutex<HashSet<Identity>>,
-}
-
-impl Sum {
-    /// Adds a file that was named by the user or found below, if it is copied by this name.
-    fn add(
-        &self,
-        (stat, named): (&Stat, bool),
-        settings: &Settings,
-        open: impl FnOnce() -> Result<OwnedFd, Errno>,
-    ) {
-        let linked = settings.preserve.links && (stat.st_nlink > 1 || settings.follows(named));
-        let known = || self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        if kind(stat) != FileType::RegularFile || linked && !known().insert(identity(stat)) {
-            return;
-        }
-        self.files.fetch_add(1, Relaxed);
-        self.bytes.fetch_add(bytes_to_copy(stat, settings, open), Relaxed);
-    }
-}
-
-/// What is copied of a file: its holes are not, which it is opened to find.
-fn bytes_to_copy(
-    stat: &Stat,
-    settings: &Settings,
-    open: impl FnOnce() -> Result<OwnedFd, Errno>,
-) -> u64 {
-    let size = u64::try_from(stat.st_size).unwrap_or(0);
-    if settings.sparse == Sparse::Never || !has_holes(stat) {
-        return size;
-    }
-    open().map_or(data_bytes(stat).unsigned_abs(), |file| data_before(file, size))
-}
-
-/// How a file is opened for its holes to be found: should it have become a FIFO meanwhile, nobody
-/// waits for its other end.
-const TO_LOOK: OFlags =
-    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
-
-/// What begins what answers signals: a thread, which most copyings are over without.
-pub(super) struct Watch<'a> {
-    begin: &'a (dyn Fn() + Sync),
-    since: Instant,
-    begun: AtomicBool,
-}
-
-impl Shared<'_> {
-    /// From now on it may take so long that somebody asks how far it is, or interrupts it.
-    pub(super) fn takes_long(&self) {
-        if let Some(watch) = self.watch
-            && !watch.begun.swap(true, Relaxed)
-        {
-            (watch.begin)();
-        }
-    }
-
-    /// The same, if it has taken long by now.
-    pub(super) fn goes_on(&self) {
-        let begins = |watch: &Watch<'_>| {
-            !watch.begun.load(Relaxed) && watch.since.elapsed() >= WATCHED_AFTER
-        };
-        if self.watch.is_some_and(begins) {
-            self.takes_long();
-        }
-    }
-
-    /// Whether it is counted how much there is to copy.
-    fn is_counted(&self) -> bool {
-        let extras = self.extras;
-        let wanted = extras.progress.is_some() || extras.metrics.metrics.is_some();
-        wanted && self.settings.make == Make::Copy
-    }
-
-    /// Notes that a source is not copied, as what is there stays as it is.
-    pub(super) fn skipped(&self, pair: &Pair, stat: &Stat) {
-        self.voice.ledger.outcome(Outcome::Skipped);
-        if self.is_counted() {
-            let open = || pair.source.open(TO_LOOK, 0);
-            self.tally.total.skipped.add((stat, pair.argument), self.settings, open);
-        }
-    }
-
-    /// Whether a signal that ends a copying has zeros between its bytes cut off, or that is somebody else's business.
-    pub(super) fn may_leave_gaps(&self) -> bool {
-        self.tally.watched.load(Relaxed) || self.stage.is_some()
-    }
-}
 
 /// Does the work, and shows how far it is if that is wanted, or if it takes long and somebody asks.
 pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOnce(&Shared<'_>)) {
@@ -295,7 +47,7 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
                 done
             });
         };
-        let watch = Watch { begin: &begin, since: Instant::now(), begun: AtomicBool::new(false) };
+        let watch = Watch::new(&begin);
         let watched = Shared { watch: Some(&watch), ..*shared };
         if shared.extras.takes_long() {
             watched.takes_long();

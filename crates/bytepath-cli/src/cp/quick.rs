@@ -13,21 +13,13 @@ use rustix::io::Errno;
 
 use super::data::Fault;
 use super::data::small::with_small_files;
-use super::entry::{Pair, Shared, Sink, SinkIs, Within};
+use super::large::is_large;
+use super::pair::{Pair, Sink, SinkIs, Within};
 use super::place::{Follow, kind};
 use super::settings::{Backup, Existing, Make, Reflink, Settings, Sparse};
-use super::uncached::is_in_memory;
-use super::voice::{Done, Told, q};
-
-/// Files from this size on are copied one after the other, each by several threads.
-const LARGE_BYTES: i64 = 96 << 20;
-/// To memory, where several threads copy one file as fast as they copy several.
-const LARGE_BYTES_IN_MEMORY: i64 = 32 << 20;
-
-/// Whether a file of this size is one of those, of a file system that this is on.
-pub(super) fn is_large(bytes: i64, sink: impl AsFd) -> bool {
-    bytes >= LARGE_BYTES || bytes >= LARGE_BYTES_IN_MEMORY && is_in_memory(sink)
-}
+use super::shared::Shared;
+use super::told::{Done, Told};
+use super::voice::q;
 
 /// What became of the file.
 pub(super) enum Quick {

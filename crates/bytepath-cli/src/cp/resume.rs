@@ -11,25 +11,18 @@ use rustix::fs::{Advice, FileType, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::atomic::{self, Begun, NotBegun};
-use super::data::{data_before, has_holes};
-use super::entry::{Pair, Shared, Sink};
+use super::copy::{Copy, Kept};
 use super::extras::Extras;
 use super::hand::Other;
+use super::holes::{data_before, has_holes};
 use super::leftovers;
+use super::pair::{Pair, Sink};
 use super::place::{is_directory, kind, same_file};
-use super::regular::Copy;
 use super::settings::{Backup, Existing, Make, Reflink, Settings};
+use super::shared::Shared;
+use super::told::Done;
 use super::verify::Which;
-use super::voice::{Done, q};
-
-/// What an earlier run left of a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
-    Nothing,
-    /// So many bytes; both files stand behind them.
-    Bytes(u64),
-    Whole,
-}
+use super::voice::q;
 
 /// What becomes of a destination.
 pub(super) enum Resumed {

@@ -11,9 +11,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::StatFs;
 
-use super::entry::Shared;
+use super::entries::Entries;
 use super::settings::Reflink;
-use super::tree::Entries;
+use super::shared::Shared;
 
 /// The number of XFS in statfs(2).
 const XFS: u64 = 0x5846_5342;
@@ -95,7 +95,7 @@ impl Rounds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cp::tree::IS_FILE;
+    use crate::cp::entries::IS_FILE;
 
     /// The order in which these entries are gone through: d for a directory, f for a file; and what
     /// is the first left after each.

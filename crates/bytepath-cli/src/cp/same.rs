@@ -2,7 +2,7 @@
 
 use rustix::fs::Stat;
 
-use super::entry::Pair;
+use super::pair::Pair;
 use super::place::{Follow, is_link, same_file};
 use super::settings::{Backup, Make, Settings};
 

@@ -36,6 +36,14 @@ impl Earlier {
     }
 }
 
+impl Place {
+    /// This copy, as it is remembered.
+    pub(super) fn earlier(&self, base: &Directory) -> Earlier {
+        let (path, shown) = (self.relative().to_owned(), self.shown.clone());
+        Earlier { base: base.clone(), path, shown }
+    }
+}
+
 /// Memory of one run.
 #[derive(Default)]
 pub(super) struct Seen {

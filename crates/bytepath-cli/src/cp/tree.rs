@@ -4,242 +4,32 @@
 //! of a path matters nor what somebody does to it meanwhile. Of deep trees only the innermost are
 //! held; the way back to the others is their `..`, which has to be the directory that was left.
 
-use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
+use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 
 use super::attributes::{MODE_BITS, Subject, may_give_lists};
-use super::crew::{self, Crew, FILES_TOGETHER, Folder};
-use super::entry::{Copier, Known, Order, Pair, Shared, Sink, SinkIs, Within};
+use super::copier::{Copier, Ending, Order};
+use super::crew::{self, Crew, Folder};
+use super::entries::Entries;
 use super::finish::Finish;
-use super::later::Ending;
 use super::leftovers;
+use super::level::{End, Level, Target};
+use super::pair::{Known, Pair, Sink, SinkIs, Within};
 use super::place::{Follow, Place, is_link};
 use super::quick;
 use super::rounds::Rounds;
 use super::seen::{Identity, identity};
+use super::shared::Shared;
 use super::stack::{LEVELS_MAX, on_large_stack};
-use super::turns::{self, Turn, Way};
-use super::voice::{Done, q};
-
-/// Directories of one path that are held open, at most; fewer where few files may be open.
-const OPEN_MAX: usize = 64;
+use super::told::Done;
+use super::turns;
+use super::voice::q;
 
 /// What the owner of a directory may do while it is filled.
 const OPENED_UP: u32 = 0o700;
-
-/// Bytes of entries read at once.
-pub(super) const ENTRIES_BYTES: usize = 32 << 10;
-
-/// A directory that is being copied.
-pub(super) struct Level {
-    source: End,
-    sink: End,
-    /// The place of what is in it.
-    way: Way,
-    /// Where its entries are gone through in another order than that of their inodes.
-    rounds: Option<Rounds>,
-}
-
-impl Level {
-    /// The first of its entries that is yet to be gone through, where later ones may have been.
-    pub(super) fn first_left_out(&self) -> Option<Turn> {
-        self.rounds.as_ref().and_then(Rounds::first_left).map(|at| self.way.entry(at))
-    }
-}
-
-/// One end of it.
-struct End {
-    /// Closed while the copying is far below.
-    open: Option<Arc<OwnedFd>>,
-    inode: Identity,
-    /// Whether `..` of the next directory below leads back.
-    returns: bool,
-}
-
-/// How many levels may be open, by the limit on open files.
-pub(super) fn levels_open() -> usize {
-    // Each takes two; some are left for the files themselves and for the standard ones.
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(files.saturating_sub(10) / 2).unwrap_or(OPEN_MAX).clamp(2, OPEN_MAX)
-}
-
-/// What stands before a name in [`Entries`]. A zero would be the end of the name before.
-pub(super) const IS_FILE: u8 = 1;
-const IS_DIRECTORY: u8 = 2;
-const IS_OTHER: u8 = 3;
-
-/// Whether this can be the name of something in a directory, and leads nowhere else.
-pub(super) fn is_entry(name: &[u8]) -> bool {
-    !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/')
-}
-
-/// The names in a directory, in one piece of memory.
-pub(super) struct Entries {
-    /// Each behind a byte that says what it is the name of, with a zero at its end, and no other.
-    names: Vec<u8>,
-    /// Inode, and where the name begins.
-    order: Vec<(u64, u32)>,
-}
-
-impl Entries {
-    /// Reads them all, by way of empty memory, in the order of their inodes, in which most file systems
-    /// have them lie on the device.
-    fn read(directory: &OwnedFd, room: &mut Vec<u8>) -> Result<Entries, Errno> {
-        room.reserve(ENTRIES_BYTES);
-        let mut reader = RawDir::new(directory, room.spare_capacity_mut());
-        Entries::read_some(&mut reader, usize::MAX)
-    }
-
-    /// Of so many names at most, from where the reader stands; whether there may be more.
-    pub(super) fn read_some(
-        reader: &mut RawDir<'_, &OwnedFd>,
-        most: usize,
-    ) -> Result<Entries, Errno> {
-        let mut entries = Entries { names: Vec::new(), order: Vec::new() };
-        while entries.len() < most
-            && let Some(entry) = reader.next()
-        {
-            entries.add(&entry?)?;
-        }
-        entries.order.sort_unstable();
-        Ok(entries)
-    }
-
-    /// Those that [`Entries::lines`] wrote.
-    ///
-    /// # Errors
-    /// EINVAL: not all of them are names in a directory, and so something else wrote them.
-    pub(super) fn of_lines(names: Vec<u8>) -> Result<Entries, Errno> {
-        let mut lines = names.split_inclusive(|byte| *byte == 0);
-        let is_line = |line: &[u8]| matches!(line, [_, name @ .., 0] if is_entry(name));
-        lines.all(is_line).then(|| Entries::ordered(names)).ok_or(Errno::INVAL)
-    }
-
-    /// In the order of the lines.
-    fn ordered(names: Vec<u8>) -> Entries {
-        let starts = std::iter::once(0).chain(memchr::memchr_iter(0, &names).map(|end| end + 1));
-        let order = starts.take_while(|start| *start < names.len());
-        let order = order.map(|start| (0, start as u32)).collect();
-        Entries { names, order }
-    }
-
-    /// Files of these names, in this order.
-    pub(super) fn of_files<'n>(files: impl Iterator<Item = &'n OsStr>) -> Entries {
-        let mut names = Vec::new();
-        for file in files {
-            names.push(IS_FILE);
-            names.extend_from_slice(file.as_bytes());
-            names.push(0);
-        }
-        Entries::ordered(names)
-    }
-
-    /// From this one on, in their order: each a byte that says what it is the name of, the
-    /// name, a zero.
-    pub(super) fn lines(&self, from: usize) -> Vec<u8> {
-        let mut lines = Vec::with_capacity(self.names.len());
-        for at in from..self.len() {
-            lines.push(self.names[self.order[at].1 as usize]);
-            lines.extend_from_slice(self.name(at).as_bytes());
-            lines.push(0);
-        }
-        lines
-    }
-
-    fn add(&mut self, entry: &rustix::fs::RawDirEntry<'_>) -> Result<(), Errno> {
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            // Names of 4 GiB and more are more than there is memory for.
-            let start = u32::try_from(self.names.len()).map_err(|_| Errno::NOMEM)?;
-            self.names.push(match entry.file_type() {
-                FileType::RegularFile => IS_FILE,
-                FileType::Directory => IS_DIRECTORY,
-                _ => IS_OTHER,
-            });
-            self.names.extend_from_slice(entry.file_name().to_bytes_with_nul());
-            self.order.push((entry.ino(), start));
-        }
-        Ok(())
-    }
-
-    /// Whether this is a file, as far as the directory tells.
-    pub(super) fn is_file(&self, at: usize) -> bool {
-        self.names[self.order[at].1 as usize] == IS_FILE
-    }
-
-    /// Whether this is a directory, as far as is told.
-    fn is_directory(&self, at: usize) -> bool {
-        self.names[self.order[at].1 as usize] == IS_DIRECTORY
-    }
-
-    /// That of an entry; zero where only its name is known.
-    pub(super) fn inode(&self, at: usize) -> u64 {
-        self.order[at].0
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.order.len()
-    }
-
-    /// The name of an entry, as the kernel takes it.
-    pub(super) fn c_name(&self, at: usize) -> &CStr {
-        let name = &self.names[self.order[at].1 as usize + 1..];
-        CStr::from_bytes_until_nul(name).unwrap_or_default()
-    }
-
-    /// The name of an entry.
-    pub(super) fn name(&self, at: usize) -> &OsStr {
-        OsStr::from_bytes(self.c_name(at).to_bytes())
-    }
-
-    /// The status of this one, if it has more names than that, in whichever directory.
-    fn with_other_names(&self, at: usize, directory: &OwnedFd) -> Option<Stat> {
-        let stat = rustix::fs::statat(directory, self.c_name(at), AtFlags::SYMLINK_NOFOLLOW);
-        stat.ok().filter(|stat| stat.st_nlink > 1)
-    }
-
-    /// How many of these files have no namesake in a directory, and the namesake of the next.
-    fn absent_from(&self, at: usize, sink: &OwnedFd) -> (usize, Option<Stat>) {
-        let files = self.files_from(at);
-        for file in 0..files {
-            match rustix::fs::statat(sink, self.c_name(at + file), AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => {}
-                answer => return (file, answer.ok()),
-            }
-        }
-        (files, None)
-    }
-
-    /// How many entries from this one on are files, as far as is known and needed.
-    fn files_from(&self, at: usize) -> usize {
-        let is_file = |(_, start): &&(u64, u32)| self.names[*start as usize] == IS_FILE;
-        self.order[at..].iter().take(FILES_TOGETHER).take_while(is_file).count()
-    }
-}
-
-/// The directory that was made for a copy, or was there.
-pub(super) struct Target {
-    inode: Identity,
-    /// Whether it is open for more than looking names up.
-    whole: bool,
-    /// The mode that it is to have again.
-    mode: Option<u32>,
-    is_new: bool,
-}
-
-impl Target {
-    /// A directory that several processes fill, open for more than looking names up; the mode that it
-    /// is to have again, and whether one of them made it.
-    pub(super) fn there(stat: &Stat, mode: Option<u32>, is_new: bool) -> Target {
-        Target { inode: identity(stat), whole: true, mode, is_new }
-    }
-}
 
 impl Copier<'_> {
     /// Copies a directory. `fresh` says that its inode was not met before.
@@ -420,7 +210,7 @@ impl Copier<'_> {
         let end = level.way.end();
         let (Some(source), Some(open)) = (level.source.open, level.sink.open) else {
             // That it could not be returned to was told of.
-            return Err(super::voice::Told);
+            return Err(super::told::Told);
         };
         self.reopen_above(&source, &open);
         if self.has_put_off() && self.puts_off() {

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytepath::Moved;
 use bytepath::routes::by_name;
-use rustix::fs::fstatfs;
 
-use super::entry::Shared;
+use super::large::is_in_memory;
 use super::moving::Detour;
 use super::options::Options;
 use super::settings::{Reflink, Settings, Sparse};
+use super::shared::Shared;
 use crate::planning::{CarryError, Carrying};
 
 /// Sees that nothing asked for contradicts it.
@@ -79,12 +79,4 @@ impl Shared<'_> {
             ));
         }
     }
-}
-
-/// Whether a file system keeps its files in memory and nowhere else.
-pub(super) fn is_in_memory(sink: impl AsFd) -> bool {
-    // <linux/magic.h>
-    const TMPFS_MAGIC: u32 = 0x0102_1994;
-    const RAMFS_MAGIC: u32 = 0x8584_58f6;
-    fstatfs(sink).is_ok_and(|on| [TMPFS_MAGIC, RAMFS_MAGIC].contains(&(on.f_type as u32)))
 }

@@ -9,10 +9,12 @@ use bytepath::pages::AlignedBuffer;
 use rustix::fs::{Advice, FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::entry::{Pair, Shared};
+use super::pair::Pair;
 use super::place::kind;
-use super::voice::{Done, q};
-use crate::classic::word;
+use super::shared::Shared;
+use super::told::Done;
+use super::voice::q;
+use crate::errno::word;
 
 /// Bytes compared together.
 const CHUNK_BYTES: usize = 256 << 10;

@@ -10,17 +10,13 @@ use std::sync::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::hand::Hand;
-use super::ledger::{Ledger, Weight};
+use super::ledger::Ledger;
+use super::told::{Done, Told, Weight};
 use super::turns::{self, Now, Turn, Unsaid};
-use crate::classic::{Called, always_quoted, word};
+use crate::classic::Called;
+use crate::errno::word;
+use crate::quote::always_quoted;
 use crate::sys::start;
-
-/// A failure that was told of: the rest goes on, and whoever takes note of it ends with 1.
-#[derive(Debug)]
-pub(super) struct Told;
-
-/// The outcome of a step whose failure is told of where it happens.
-pub(super) type Done<T = ()> = Result<T, Told>;
 
 /// Lines of standard output are written together from this many bytes on.
 const HELD_BYTES: usize = 16 << 10;

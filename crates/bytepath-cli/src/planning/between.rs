@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use bytepath::{Endpoint, Job};
 
-use crate::classic::always_quoted;
+use crate::quote::always_quoted;
 
 /// Both ends of a job: files by their names, others by what they are.
 pub(super) fn between(job: &Job<'_>) -> String {

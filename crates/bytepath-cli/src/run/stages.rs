@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use super::family::Family;
 use super::signals::{Signals, is_passed_on};
 use super::sizes::PipeSize;
-use crate::classic::word_of;
+use crate::errno::word_of;
 use crate::sys::spawn;
 
 /// What a shell ends with when a command is not there, or cannot be run.
@@ -113,7 +113,7 @@ impl Stages {
                     }
                 }
                 Err(errno) => {
-                    let why = crate::classic::word(errno);
+                    let why = crate::errno::word(errno);
                     crate::say(format_args!(
                         "bytepath: cannot make a pipe: {why}; close files, or use fewer stages"
                     ));

@@ -148,7 +148,7 @@ impl Watched {
         let decision = placer.decide(now, family.window, &family.seen());
         self.decisions.extend(decision.said.map(|said| (now, said)));
         if let Err(errno) = family.place(&decision.places) {
-            let why = crate::classic::word(errno);
+            let why = crate::errno::word(errno);
             self.decisions.push((now, format!("not placed: the kernel does not let us ({why})")));
             self.placer = None;
         }

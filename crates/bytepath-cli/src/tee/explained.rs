@@ -8,7 +8,8 @@ use bytepath::fan_out::FannedOut;
 use super::extras::Extras;
 use super::outputs::Outputs;
 use super::planned::Planned;
-use crate::classic::{always_quoted, word};
+use crate::errno::word;
+use crate::quote::always_quoted;
 use crate::say;
 
 /// Tells of what was done since `began`.

@@ -7,7 +7,7 @@ use bytepath::Endpoint;
 use bytepath::endpoint::EndpointError;
 use rustix::io::Errno;
 
-use crate::classic::closed_well;
+use crate::close::closed_well;
 use crate::closed;
 use crate::sys::start;
 

@@ -7,8 +7,8 @@ use bytepath::fan_out::Lags;
 use bytepath_report::numbers;
 
 use super::outputs::Outputs;
-use crate::classic::quoted;
 use crate::live::{EVERY, Lines, Rate};
+use crate::quote::quoted;
 
 /// An output that is less behind is at work, like all of them.
 const BEHIND_BYTES: u64 = 1 << 20;

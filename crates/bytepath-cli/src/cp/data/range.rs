@@ -4,7 +4,8 @@
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use super::{Data, Fault, Way, has_holes};
+use super::{Data, Fault, Way};
+use crate::cp::holes::has_holes;
 use crate::cp::settings::Sparse;
 
 impl Data<'_> {

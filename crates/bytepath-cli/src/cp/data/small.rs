@@ -7,10 +7,10 @@ use bytepath::small_files::{Bytes, NotFilled, SMALL_BYTES, SmallFiles};
 use rustix::fs::FileType;
 
 use super::{Data, Fault};
-use crate::cp::entry::Shared;
 use crate::cp::hand::Other;
 use crate::cp::place::kind;
 use crate::cp::settings::{Reflink, Sparse};
+use crate::cp::shared::Shared;
 
 thread_local! {
     static SMALL_FILES: RefCell<SmallFiles> = RefCell::default();

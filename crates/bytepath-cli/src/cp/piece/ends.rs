@@ -14,11 +14,12 @@ use rustix::io::Errno;
 use super::Work;
 use super::ground::{self, Ground, LIST_BYTES, LISTS, Side};
 use super::words::{Apart, Item, Name};
-use crate::cp::entry::{Pair, Sink, SinkIs};
+use crate::cp::level::Target;
 use crate::cp::link::{self, Replace};
+use crate::cp::pair::{Pair, Sink, SinkIs};
 use crate::cp::place::{Follow, same_file};
-use crate::cp::tree::Target;
-use crate::cp::voice::{Done, q};
+use crate::cp::told::Done;
+use crate::cp::voice::q;
 
 /// Stages that there are: one for files, and one for names.
 const STAGES: u32 = 2;

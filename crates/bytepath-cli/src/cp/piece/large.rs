@@ -14,13 +14,14 @@ use super::ground::Side;
 use super::words::{Again, Begun, Item, Moved, Name, Staged};
 use crate::cp::atomic;
 use crate::cp::attributes::Subject;
+use crate::cp::copy::Copy;
 use crate::cp::data::{Data, SinkEnd};
-use crate::cp::entry::Pair;
 use crate::cp::hand::Other;
+use crate::cp::pair::Pair;
 use crate::cp::place::{Follow, Place, is_directory, kind};
-use crate::cp::regular::Copy;
 use crate::cp::settings::Reflink;
-use crate::cp::voice::{Done, Told, q};
+use crate::cp::told::{Done, Told};
+use crate::cp::voice::q;
 
 /// Bytes copied between two looks at the clock.
 const STEP_BYTES: u64 = 16 << 20;

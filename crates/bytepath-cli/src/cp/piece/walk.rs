@@ -20,11 +20,12 @@ use super::ground::{self, Ends, Side};
 use super::words::{Item, Large, Name, Several, Tree};
 use crate::cp::ahead::Ahead;
 use crate::cp::attributes::may_give_lists;
-use crate::cp::entry::{Copier, Pair, SinkIs, Within};
+use crate::cp::copier::Copier;
+use crate::cp::entries::{ENTRIES_BYTES, Entries, IS_FILE};
+use crate::cp::pair::{Pair, SinkIs, Within};
 use crate::cp::place::{Directory, Follow, Place, is_directory, joined, kind};
 use crate::cp::quick::{Lane, Quick};
 use crate::cp::seen::identity;
-use crate::cp::tree::{self, Entries};
 use crate::cp::voice::q;
 
 /// Names of a part of a directory.
@@ -116,14 +117,14 @@ impl Work<'_> {
     fn entries_of(&mut self, tree: &Tree, open: &Open) -> std::io::Result<Option<Entries>> {
         let ground = &self.process.ground;
         if let Some(names) = &tree.n {
-            let lines = names.iter().flat_map(|name| line(tree::IS_FILE, &name.0)).collect();
+            let lines = names.iter().flat_map(|name| line(IS_FILE, &name.0)).collect();
             return Ok(Some(Entries::of_lines(lines)?));
         }
         if let Some(list) = &tree.l {
             let lines = ground.read_list(&list.0, tree.a, Some(tree.z))?;
             return Ok(Some(Entries::of_lines(lines)?));
         }
-        let mut room = Vec::with_capacity(tree::ENTRIES_BYTES);
+        let mut room = Vec::with_capacity(ENTRIES_BYTES);
         let source = &*open.ends.source;
         let mut reader = RawDir::new(source, room.spare_capacity_mut());
         let first = Entries::read_some(&mut reader, PART_NAMES)?;
@@ -474,6 +475,6 @@ fn again(pair: &Pair) -> Pair {
 }
 
 /// What copies single entries as `cp` does.
-fn copier<'a>(shared: &'a crate::cp::entry::Shared<'a>, ends: &Ends) -> Copier<'a> {
+fn copier<'a>(shared: &'a crate::cp::shared::Shared<'a>, ends: &Ends) -> Copier<'a> {
     Copier::new(shared, Directory::Held(ends.sink.clone()))
 }

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::cp::tree::is_entry;
+use crate::cp::entries::is_entry;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A path or name, which in JSON is a string of one character for each byte: names of any bytes are

@@ -1,0 +1,37 @@
+//! Holes of files, and what there is to be copied between them.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{FileType, SeekFrom, Stat};
+use rustix::io::Errno;
+
+use super::place::kind;
+
+/// What there is to be copied of a file, about: holes are not.
+pub(super) fn data_bytes(stat: &Stat) -> i64 {
+    // Some file systems tell of no blocks at all.
+    if stat.st_blocks == 0 { stat.st_size } else { stat.st_size.min(stat.st_blocks * 512) }
+}
+
+/// The bytes before a place of an open file, which stands elsewhere afterwards, that are no holes.
+pub(super) fn data_before(file: impl AsFd, end: u64) -> u64 {
+    let next = |from| match rustix::fs::seek(&file, from) {
+        Ok(at) => Ok(at.min(end)),
+        // Nothing but a hole up to the end.
+        Err(Errno::NXIO) => Ok(end),
+        Err(errno) => Err(errno),
+    };
+    let (mut at, mut bytes) = (0, 0);
+    while at < end {
+        let Ok(data) = next(SeekFrom::Data(at)) else { return end };
+        let Ok(hole) = next(SeekFrom::Hole(data)) else { return end };
+        bytes += hole - data;
+        at = hole;
+    }
+    bytes
+}
+
+/// Whether a file has fewer blocks than its size takes.
+pub(super) fn has_holes(stat: &Stat) -> bool {
+    kind(stat) == FileType::RegularFile && stat.st_blocks < stat.st_size / 512
+}

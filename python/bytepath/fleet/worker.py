@@ -22,7 +22,7 @@ from typing import Any
 from bytepath import _program
 from bytepath._errors import ProgramError
 
-PROTOCOL = 9
+PROTOCOL = 10
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02

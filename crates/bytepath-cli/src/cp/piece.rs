@@ -160,6 +160,7 @@ impl Process {
             shared: &shared,
             alone: &Shared { settings: &alone, ..shared },
             pace: Pace::new(&request),
+            split: request.split,
             staged,
             answer,
             own: run
@@ -214,6 +215,8 @@ struct Work<'a> {
     /// They are not.
     alone: &'a Shared<'a>,
     pace: Pace,
+    /// Whether trees are only given back in parts.
+    split: bool,
     /// Whether it is over once the stage is gone.
     staged: bool,
     answer: Answer,

@@ -23,7 +23,7 @@ from bytepath.fleet.copy import journal as journals  # noqa: E402
 from bytepath.fleet.copy.command import bytes_of  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
 from bytepath.fleet.copy.members import Members  # noqa: E402
-from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Yardstick  # noqa: E402
+from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Pieces, Yardstick  # noqa: E402
 from bytepath.fleet.copy.progress import text  # noqa: E402
 from bytepath.fleet.errors import FleetError, Lost, WrongUsage  # noqa: E402
 from bytepath.fleet.within import ended, within  # noqa: E402
@@ -942,6 +942,30 @@ def test_locks_of_a_machine_need_no_session_there(tmp_path, monkeypatch):
     monkeypatch.setattr(worker.tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv("BYTEPATH_MACHINE", raising=False)
     assert worker.machine_folder() == tmp_path / f"bytepath-fleet-{os.getuid()}"
+
+
+def test_what_goes_on_alone_is_asked_of_each_worker_once_however_long_it_takes():
+    at_work, looks, asked = {"one": set(), "two": set()}, [], []
+
+    async def one(client, key, request, among):
+        at_work[(among or ["one"])[0]].add(key)
+        asked.append(among)
+        await asyncio.sleep(60)
+
+    async def busy(client):
+        looks.append(1)
+        if len(looks) == 5:
+            raise Lost("the end of the test")
+        return at_work, ["one", "two"]
+
+    count = iter(range(99))
+    pieces = SimpleNamespace(
+        _key=lambda: ("key", next(count)), _one=one, _busy=busy, _late_s=lambda _: 0.001, journal=None, options=None
+    )
+    client = SimpleNamespace(status="running")
+    with pytest.raises(Lost, match="end of the test"):
+        asyncio.run(within(30, Pieces._awaited(pieces, client, {}, None)))
+    assert asked == [None, ["two"]]
 
 
 def test_engines_end_also_where_the_locks_cannot_be_removed(monkeypatch):

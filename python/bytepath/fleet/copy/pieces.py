@@ -504,13 +504,15 @@ class Pieces:
         raise FleetError(f"{items[0]['do']} failed: {why}\n{self.journal.so_far()}")
 
     async def _awaited(self, client: Client, request: dict[str, Any], workers: list[str] | None) -> asyncio.Task[bytes]:
-        """The first to be done of as many as it takes: a worker that does not get on is not waited for alone."""
+        """The first to be done of as many as it takes, one for each worker at most: one that does not get on is not waited
+        for alone."""
         tasks: dict[asyncio.Task[bytes], tuple[str, int]] = {}
         among = workers
         try:
             while True:
-                key = self._key()
-                tasks[asyncio.create_task(self._one(client, key, request, among))] = key
+                if among != []:
+                    key = self._key()
+                    tasks[asyncio.create_task(self._one(client, key, request, among))] = key
                 began = time.monotonic()
                 while time.monotonic() - began < self._late_s(BUDGET_MS):
                     done, _ = await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
@@ -521,8 +523,7 @@ class Pieces:
                 keys, (at_work, ready) = set(tasks.values()), await self._busy(client)
                 if workers is not None and not set(workers) & set(ready):
                     raise FleetError(f"{', '.join(workers)}: gone, or asleep\n{self.journal.so_far()}")
-                others = [name for name in ready if not keys & at_work[name]]
-                among = [name for name in others if workers is None or name in workers] or workers
+                among = [name for name in ready if not keys & at_work[name] and (workers is None or name in workers)]
         finally:
             for task in tasks:
                 if not task.done():

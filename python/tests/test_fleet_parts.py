@@ -15,6 +15,10 @@ import pytest
 
 pytest.importorskip("distributed", reason="fleets need the package distributed")
 
+from fleet_hosts import wait_until  # noqa: E402
+
+from distributed import Client, LocalCluster  # noqa: E402
+
 from bytepath.fleet import analysis, each, files, findings, machines, metrics, report, worker  # noqa: E402
 from bytepath.fleet.__main__ import parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
@@ -966,6 +970,32 @@ def test_what_goes_on_alone_is_asked_of_each_worker_once_however_long_it_takes()
     with pytest.raises(Lost, match="end of the test"):
         asyncio.run(within(30, Pieces._awaited(pieces, client, {}, None)))
     assert asked == [None, ["two"]]
+
+
+def test_what_prepares_a_copying_does_nothing_once_nobody_waits_for_it(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("BYTEPATH_PROGRAM", command)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "copy").mkdir()
+    setup = {
+        "id": "id", "session": "one", "source": str(tmp_path / "source"), "destination": str(tmp_path / "copy"),
+        "run": str(tmp_path / "copy/run"), "options": [], "per_machine": 1, "late_s": 60.0, "mark": "", "word": None,
+        "version": worker.about()["version"], "umask": 0o022, "source_inode": None,
+    }  # fmt: skip
+    request = json.dumps({"items": [{"do": "prepare", "stages": [0]}], "budget_ms": 1000}).encode()
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        at_work = cluster.workers[0].active_threads
+        with Client(cluster) as client:
+            with worker._slot("id", 1, 60.0):
+                future = client.submit(worker.piece, setup, request, pure=False)
+                wait_until(lambda: at_work)
+                future.release()
+                wait_until(lambda: not any(client.processing().values()))
+            wait_until(lambda: not at_work)
+            assert os.listdir(tmp_path / "copy") == []
+            assert json.loads(client.submit(worker.piece, setup, request, pure=False).result(30))["failed"] == []
+            assert os.listdir(tmp_path / "copy") == ["run"]
+            client.run(worker.release, "id", "one")
 
 
 def test_engines_end_also_where_the_locks_cannot_be_removed(monkeypatch):

@@ -29,6 +29,9 @@ SLOT_WAIT_S = 0.02
 TURN_WAIT_S = 0.1
 SAID_BYTES = 4096
 PROFILE_S = 10
+WANTED_S = 10
+"""So long the scheduler may take to say whether somebody still waits."""
+
 MARK_MAX = 256
 """No word that is left for others is longer."""
 
@@ -138,6 +141,9 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
     with contextlib.ExitStack() as stack:
         if setup.get("per_machine"):
             stack.enter_context(_slot(setup["id"], setup["per_machine"], setup["late_s"]))
+        if setup["word"] is None and not _is_wanted():
+            # Nothing in the destination tells whoever woke late that it is over, as the mark does later.
+            return json.dumps({"died": "it is over"}).encode()
         with _lock:
             if setup["session"] in _over:
                 # Nobody waits for it any more, and nobody would end what it begins.
@@ -167,6 +173,21 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
             else:
                 engine.close()
         return answer
+
+
+def _is_wanted() -> bool:
+    """Whether the scheduler still has this worker do the task that this thread is at."""
+    from distributed import get_worker
+    from distributed.utils import sync
+
+    worker = get_worker()
+    key = worker.get_current_task()
+    try:
+        wanted = sync(worker.loop, worker.scheduler.processing, workers=[worker.address], callback_timeout=WANTED_S)
+    except Exception:
+        # It is gone, or has given this worker up: who waits for the answer asks somebody else.
+        return False
+    return key in wanted[worker.address]
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from fleet_hosts import wait_until  # noqa: E402
 from distributed import Client, LocalCluster  # noqa: E402
 
 from bytepath.fleet import analysis, each, files, findings, machines, metrics, report, worker  # noqa: E402
-from bytepath.fleet.__main__ import parser  # noqa: E402
+from bytepath.fleet.__main__ import main, parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import ground  # noqa: E402
 from bytepath.fleet.copy import journal as journals  # noqa: E402
@@ -930,6 +930,36 @@ def test_times_that_are_none_are_refused(words, capsys):
             with pytest.raises(SystemExit) as ended:
                 parser().parse_args([words[0], option, wrong, *words[1:]])
             assert ended.value.code == 2 and f"{wrong!r} is no number of seconds" in capsys.readouterr().err
+
+
+WHOLE = {"schema": "bytepath.fleet/1", "words": ["bench", "pipes"], "machines": []}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot read {path}: No such file or directory"),
+        (json.dumps(WHOLE)[:-9], "{path} is no run of a fleet, or not the whole of one"),
+        ("[" * 100_000, "{path} is no run of a fleet, or not the whole of one"),
+        ("[]", "{path} is no run of a fleet (what belongs in one is missing)"),
+        (json.dumps({**WHOLE, "machines": [5]}), "{path} is no run of a fleet (a machine in it, or its record, is damaged)"),
+        (json.dumps({**WHOLE, "machines": [{"key": "k"}]}), "{path} is no run of a fleet (a machine in it has no name)"),
+        *(
+            (
+                json.dumps({**WHOLE, "machines": [{"key": "k", "name": "n", "record": record}]}),
+                "{path} is no run of a fleet (a machine in it, or its record, is damaged)",
+            )
+            for record in (5, [1], {"arms": 5}, {"arms": {"a": 1}}, {"arms": [5]})
+        ),
+    ],
+)
+def test_a_run_that_is_none_or_damaged_is_told_of_and_how_one_is_made(tmp_path, capsys, content, said):
+    path = tmp_path / "run.json"
+    if content is not None:
+        path.write_text(content)
+    assert main(["compare", str(path), str(path)]) == 1
+    told = capsys.readouterr().err
+    assert f"bytepath fleet: {said.format(path=path)}" in told and "bench --json FILE" in told
 
 
 @pytest.mark.parametrize("paths", [("", "copy"), ("source", "")])

@@ -748,7 +748,7 @@ def test_a_machine_that_was_lost_and_an_arm_that_could_not_run_are_in_the_report
     shown = report.view(found)
     assert "gone: lost: its worker was lost" in report.terminal(found, shown)
     page = report.page(found, shown)
-    assert "not measured: odd on every machine: EPERM" in page and "its worker was lost" in page
+    assert "not measured: odd on every machine that answered: EPERM" in page and "its worker was lost" in page
 
 
 def test_arms_that_were_not_measured_are_told_of_with_the_reason_and_keep_their_machines():
@@ -825,6 +825,16 @@ def test_each_remedy_is_told_of_with_its_own_machines():
         "n0, n3: /: rw,discard. discard: it waits; to change it: mount -o remount,nodiscard /",
         "n1: /data: rw,sync. sync: it waits; to change it: mount -o remount,nosync /data",
         "n2: /home: rw,discard. discard: it waits; to change it: mount -o remount,nodiscard /home",
+    ]
+
+
+def test_what_is_poor_on_all_who_answered_is_not_told_of_those_who_did_not():
+    finding = {"name": "psi", "found": "cpu 9%", "why": "work waits", "setting": None, "verdict": "poor"}
+    there = {"name": "n0", "status": "ok", "record": {"findings": [finding]}}
+    gone = {"name": "n1", "status": "lost", "why": "its worker is gone"}
+    assert findings.told({"machines": [there, gone]}).splitlines() == [
+        "n1: lost: its worker is gone",
+        "poor: psi on every machine that answered: cpu 9%. work waits",
     ]
 
 

@@ -988,6 +988,18 @@ def test_locks_of_a_machine_need_no_session_there(tmp_path, monkeypatch):
     assert worker.machine_folder() == tmp_path / f"bytepath-fleet-{os.getuid()}"
 
 
+def test_a_folder_for_locks_that_cannot_be_had_is_told_of_with_the_remedy(tmp_path, monkeypatch):
+    monkeypatch.setenv("BYTEPATH_MACHINE", "one")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc/self")
+    told = rf"^cannot make /proc/self/bytepath-fleet-{os.getuid()}-one, for locks \(No such .*XDG_RUNTIME_DIR"
+    with pytest.raises(OSError, match=told):
+        worker.machine_folder()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(worker.os, "getuid", lambda: 4321)
+    with pytest.raises(PermissionError, match=r"4321-one, for locks, belongs to somebody else: remove it, or .*XDG"):
+        worker.machine_folder()
+
+
 def test_what_goes_on_alone_is_asked_of_each_worker_once_however_long_it_takes():
     at_work, looks, asked = {"one": set(), "two": set()}, [], []
 

@@ -32,6 +32,7 @@ PROFILE_S = 10
 WANTED_S = 10
 """So long the scheduler may take to say whether somebody still waits."""
 
+ELSEWHERE = "start the worker with XDG_RUNTIME_DIR (or TMPDIR) set to a directory of its user"
 MARK_MAX = 256
 """No word that is left for others is longer."""
 
@@ -284,10 +285,13 @@ def machine_folder() -> Path:
         base = tempfile.gettempdir()
     machine = os.environ.get("BYTEPATH_MACHINE", "").replace("/", "_")
     folder = Path(base) / f"bytepath-fleet-{os.getuid()}{machine and '-' + machine}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"cannot make {folder}, for locks ({error.strerror}): {ELSEWHERE}") from error
     # Not where a link of somebody else's leads to, either.
     if folder.lstat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to somebody else")
+        raise PermissionError(f"{folder}, for locks, belongs to somebody else: remove it, or {ELSEWHERE}")
     return folder
 
 

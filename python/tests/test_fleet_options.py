@@ -259,7 +259,8 @@ def test_a_tree_is_given_back_in_parts_that_are_all_of_it(piece, tmp_path):
     assert files == 5000 and lists > 2
     for folder in ("few", "many"):
         assert sorted(os.listdir(tmp_path / "copy" / folder)) == sorted(os.listdir(tmp_path / "source" / folder))
-    one = {"do": "tree", "d": "many", "n": [os.listdir(tmp_path / "source/many")[0]], "a": 0, "z": 0, "alone": True, "w": 0.5}
+    [name, *_] = os.listdir(tmp_path / "source/many")
+    one = {"do": "tree", "d": "many", "n": [name], "a": 0, "z": 0, "alone": True, "w": 0.5}
     assert piece(one, once=True, split=True)["rest"] == [one]
 
 

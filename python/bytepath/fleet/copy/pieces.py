@@ -504,8 +504,8 @@ class Pieces:
         raise FleetError(f"{items[0]['do']} failed: {why}\n{self.journal.so_far()}")
 
     async def _awaited(self, client: Client, request: dict[str, Any], workers: list[str] | None) -> asyncio.Task[bytes]:
-        """The first to be done of as many as it takes, one for each worker at most: one that does not get on is not waited
-        for alone."""
+        """The first to be done of as many as it takes, one for each worker at most: one that does not get on is not
+        waited for alone."""
         tasks: dict[asyncio.Task[bytes], tuple[str, int]] = {}
         among = workers
         try:

@@ -193,6 +193,77 @@ def test_what_ends_whoever_does_it_fails_by_its_name_and_the_rest_is_copied(comm
     assert_copied(tmp_path / "source", tmp_path / "copy")
 
 
+DEADLY = """\
+#!{python}
+# Stands before the program: ends itself by what would copy one file, and notes what that was.
+import json, os, subprocess, sys
+if sys.argv[1:2] != ["piece"]:
+    os.execv("{program}", ["{program}", *sys.argv[1:]])
+def is_deadly(item):
+    n = item.get("n")
+    return item["do"] == "tree" and (
+        item["d"] == "" and (n is None or "bad" in n)
+        or item["d"] == "bad" and (n is None or "deadly" in n)
+    )
+engine = subprocess.Popen(["{program}", *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+for line in sys.stdin.buffer:
+    request = json.loads(line)
+    if not request.get("split") and any(map(is_deadly, request["items"])):
+        engine.kill()
+        sys.exit("of deadly")
+    engine.stdin.write(line)
+    engine.stdin.flush()
+    sys.stdout.buffer.write(engine.stdout.readline())
+    sys.stdout.flush()
+"""
+
+
+def test_a_file_that_ends_whoever_copies_it_keeps_no_other_from_being_copied(command, tmp_path):
+    for name in ("good", "bad", "bad/below"):
+        some_files(tmp_path / "source" / name, 7, 10)
+    (tmp_path / "source/bad/deadly").write_text("some")
+    os.link(tmp_path / "source/bad/f0", tmp_path / "source/good/same")
+    deadly = tmp_path / "deadly"
+    deadly.write_text(DEADLY.format(python=sys.executable, program=command))
+    deadly.chmod(0o755)
+    done = on_this_machine(1, tmp_path, "cp", "--json", "-", "source", "copy", program=str(deadly))
+    assert done.returncode == 1 and "1 entry was not copied" in done.stderr, done
+    [line] = json.loads(done.stdout)["why"]
+    assert line.startswith(f"{tmp_path}/source/bad/deadly: its piece failed again and again"), line
+    assert "of deadly" in line and (json.loads(done.stdout)["files"], json.loads(done.stdout)["directories"]) == (22, 4)
+    for folder in ("good", "bad", "bad/below"):
+        there = set(os.listdir(tmp_path / "copy" / folder))
+        assert there == set(os.listdir(tmp_path / "source" / folder)) - {"deadly"}, folder
+    assert (tmp_path / "copy/good/same").samefile(tmp_path / "copy/bad/f0")
+    ended_well(on_this_machine(1, tmp_path, "cp", "source", "copy"))
+    assert_copied(tmp_path / "source", tmp_path / "copy")
+
+
+def test_a_tree_is_given_back_in_parts_that_are_all_of_it(piece, tmp_path):
+    for number in range(10):
+        (tmp_path / f"source/few/{number}").mkdir(parents=True)
+    some_files(tmp_path / "source/many", 5000, 0)
+    left, files, lists = [({"do": "tree", "d": "", "w": 1.0}, 0)], 0, 0
+    while left:
+        item, depth = left.pop()
+        lists += "l" in item
+        if depth == 4:
+            answer = piece(item)
+            files += answer["files"]
+        else:
+            answer = piece(item, once=True, split=True)
+            left += ((part, depth + 1) for part in answer["rest"])
+            assert answer["files"] == 0
+            assert sum(part["w"] for part in answer["rest"]) + answer["w"] == pytest.approx(item["w"])
+        assert answer["failed"] == []
+    assert files == 5000 and lists > 2
+    for folder in ("few", "many"):
+        assert sorted(os.listdir(tmp_path / "copy" / folder)) == sorted(os.listdir(tmp_path / "source" / folder))
+    [name, *_] = os.listdir(tmp_path / "source/many")
+    one = {"do": "tree", "d": "many", "n": [name], "a": 0, "z": 0, "alone": True, "w": 0.5}
+    assert piece(one, once=True, split=True)["rest"] == [one]
+
+
 def test_directories_that_pieces_made_get_the_default_mode_where_none_is_kept(command, tmp_path):
     some_files(tmp_path / "source" / "inner", 3, 10)
     for path in (tmp_path / "source", tmp_path / "source" / "inner"):

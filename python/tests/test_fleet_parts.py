@@ -15,15 +15,19 @@ import pytest
 
 pytest.importorskip("distributed", reason="fleets need the package distributed")
 
+from fleet_hosts import wait_until  # noqa: E402
+
+from distributed import Client, LocalCluster  # noqa: E402
+
 from bytepath.fleet import analysis, each, files, findings, machines, metrics, report, worker  # noqa: E402
-from bytepath.fleet.__main__ import parser  # noqa: E402
+from bytepath.fleet.__main__ import main, parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import ground  # noqa: E402
 from bytepath.fleet.copy import journal as journals  # noqa: E402
 from bytepath.fleet.copy.command import bytes_of  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
 from bytepath.fleet.copy.members import Members  # noqa: E402
-from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Yardstick  # noqa: E402
+from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Pieces, Yardstick  # noqa: E402
 from bytepath.fleet.copy.progress import text  # noqa: E402
 from bytepath.fleet.errors import FleetError, Lost, WrongUsage  # noqa: E402
 from bytepath.fleet.within import ended, within  # noqa: E402
@@ -744,7 +748,7 @@ def test_a_machine_that_was_lost_and_an_arm_that_could_not_run_are_in_the_report
     shown = report.view(found)
     assert "gone: lost: its worker was lost" in report.terminal(found, shown)
     page = report.page(found, shown)
-    assert "not measured: odd on every machine: EPERM" in page and "its worker was lost" in page
+    assert "not measured: odd on every machine that answered: EPERM" in page and "its worker was lost" in page
 
 
 def test_arms_that_were_not_measured_are_told_of_with_the_reason_and_keep_their_machines():
@@ -821,6 +825,16 @@ def test_each_remedy_is_told_of_with_its_own_machines():
         "n0, n3: /: rw,discard. discard: it waits; to change it: mount -o remount,nodiscard /",
         "n1: /data: rw,sync. sync: it waits; to change it: mount -o remount,nosync /data",
         "n2: /home: rw,discard. discard: it waits; to change it: mount -o remount,nodiscard /home",
+    ]
+
+
+def test_what_is_poor_on_all_who_answered_is_not_told_of_those_who_did_not():
+    finding = {"name": "psi", "found": "cpu 9%", "why": "work waits", "setting": None, "verdict": "poor"}
+    there = {"name": "n0", "status": "ok", "record": {"findings": [finding]}}
+    gone = {"name": "n1", "status": "lost", "why": "its worker is gone"}
+    assert findings.told({"machines": [there, gone]}).splitlines() == [
+        "n1: lost: its worker is gone",
+        "poor: psi on every machine that answered: cpu 9%. work waits",
     ]
 
 
@@ -928,6 +942,36 @@ def test_times_that_are_none_are_refused(words, capsys):
             assert ended.value.code == 2 and f"{wrong!r} is no number of seconds" in capsys.readouterr().err
 
 
+WHOLE = {"schema": "bytepath.fleet/1", "words": ["bench", "pipes"], "machines": []}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot read {path}: No such file or directory"),
+        (json.dumps(WHOLE)[:-9], "{path} is no run of a fleet, or not the whole of one"),
+        ("[" * 100_000, "{path} is no run of a fleet, or not the whole of one"),
+        ("[]", "{path} is no run of a fleet (what belongs in one is missing)"),
+        (json.dumps({**WHOLE, "machines": [5]}), "{path} is no run of a fleet (a machine in it, or"),
+        (json.dumps({**WHOLE, "machines": [{"key": "k"}]}), "{path} is no run of a fleet (a machine in it has no"),
+        *(
+            (
+                json.dumps({**WHOLE, "machines": [{"key": "k", "name": "n", "record": record}]}),
+                "{path} is no run of a fleet (a machine in it, or its record, is damaged)",
+            )
+            for record in (5, [1], {"arms": 5}, {"arms": {"a": 1}}, {"arms": [5]})
+        ),
+    ],
+)
+def test_a_run_that_is_none_or_damaged_is_told_of_and_how_one_is_made(tmp_path, capsys, content, said):
+    path = tmp_path / "run.json"
+    if content is not None:
+        path.write_text(content)
+    assert main(["compare", str(path), str(path)]) == 1
+    told = capsys.readouterr().err
+    assert f"bytepath fleet: {said.format(path=path)}" in told and "bench --json FILE" in told
+
+
 @pytest.mark.parametrize("paths", [("", "copy"), ("source", "")])
 def test_nothing_is_no_name_of_the_current_directory(tmp_path, monkeypatch, paths):
     (tmp_path / "source").mkdir()
@@ -942,6 +986,68 @@ def test_locks_of_a_machine_need_no_session_there(tmp_path, monkeypatch):
     monkeypatch.setattr(worker.tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv("BYTEPATH_MACHINE", raising=False)
     assert worker.machine_folder() == tmp_path / f"bytepath-fleet-{os.getuid()}"
+
+
+def test_a_folder_for_locks_that_cannot_be_had_is_told_of_with_the_remedy(tmp_path, monkeypatch):
+    monkeypatch.setenv("BYTEPATH_MACHINE", "one")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc/self")
+    told = rf"^cannot make /proc/self/bytepath-fleet-{os.getuid()}-one, for locks \(No such .*XDG_RUNTIME_DIR"
+    with pytest.raises(OSError, match=told):
+        worker.machine_folder()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(worker.os, "getuid", lambda: 4321)
+    with pytest.raises(PermissionError, match=r"4321-one, for locks, belongs to somebody else: remove it, or .*XDG"):
+        worker.machine_folder()
+
+
+def test_what_goes_on_alone_is_asked_of_each_worker_once_however_long_it_takes():
+    at_work, looks, asked = {"one": set(), "two": set()}, [], []
+
+    async def one(client, key, request, among):
+        at_work[(among or ["one"])[0]].add(key)
+        asked.append(among)
+        await asyncio.sleep(60)
+
+    async def busy(client):
+        looks.append(1)
+        if len(looks) == 5:
+            raise Lost("the end of the test")
+        return at_work, ["one", "two"]
+
+    count = iter(range(99))
+    pieces = SimpleNamespace(
+        _key=lambda: ("key", next(count)), _one=one, _busy=busy, _late_s=lambda _: 0.001, journal=None, options=None
+    )
+    client = SimpleNamespace(status="running")
+    with pytest.raises(Lost, match="end of the test"):
+        asyncio.run(within(30, Pieces._awaited(pieces, client, {}, None)))
+    assert asked == [None, ["two"]]
+
+
+def test_what_prepares_a_copying_does_nothing_once_nobody_waits_for_it(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("BYTEPATH_PROGRAM", command)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "copy").mkdir()
+    setup = {
+        "id": "id", "session": "one", "source": str(tmp_path / "source"), "destination": str(tmp_path / "copy"),
+        "run": str(tmp_path / "copy/run"), "options": [], "per_machine": 1, "late_s": 60.0, "mark": "", "word": None,
+        "version": worker.about()["version"], "umask": 0o022, "source_inode": None,
+    }  # fmt: skip
+    request = json.dumps({"items": [{"do": "prepare", "stages": [0]}], "budget_ms": 1000}).encode()
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        at_work = cluster.workers[0].active_threads
+        with Client(cluster) as client:
+            with worker._slot("id", 1, 60.0):
+                future = client.submit(worker.piece, setup, request, pure=False)
+                wait_until(lambda: at_work)
+                future.release()
+                wait_until(lambda: not any(client.processing().values()))
+            wait_until(lambda: not at_work)
+            assert os.listdir(tmp_path / "copy") == []
+            assert json.loads(client.submit(worker.piece, setup, request, pure=False).result(30))["failed"] == []
+            assert os.listdir(tmp_path / "copy") == ["run"]
+            client.run(worker.release, "id", "one")
 
 
 def test_engines_end_also_where_the_locks_cannot_be_removed(monkeypatch):

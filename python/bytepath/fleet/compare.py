@@ -42,14 +42,32 @@ def add_to(commands: Any) -> None:
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         found = json.loads(path.read_text())
+    except OSError as error:
+        raise FleetError(f"cannot read {path}: {error.strerror}; {WRITES}") from error
+    except (ValueError, RecursionError) as error:
+        raise FleetError(f"{path} is no run of a fleet, or not the whole of one ({error}); {WRITES}") from error
+    try:
         if found["schema"] != "bytepath.fleet/1":
             raise ValueError(f"its schema is {found['schema']}")
-        command, machines = found["words"][0], {machine["key"]: machine for machine in found["machines"]}
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise FleetError(f"{path} is no run of a fleet ({error}); {WRITES}") from error
+        command, machines = found["words"][0], {_whole(machine)["key"]: machine for machine in found["machines"]}
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        why = error if isinstance(error, ValueError) else "what belongs in one is missing"
+        raise FleetError(f"{path} is no run of a fleet ({why}); {WRITES}") from error
     if command != "bench":
         raise FleetError(f"{path} is a run of fleet {command}, not of fleet bench; {WRITES}")
     return machines
+
+
+def _whole(machine: dict[str, Any]) -> dict[str, Any]:
+    """A machine of a run; ValueError where it is none, as in a file that was edited by hand."""
+    record = machine.get("record") if isinstance(machine, dict) else 0
+    arms = record.get("arms", []) if isinstance(record, dict) else []
+    is_record = record is None or isinstance(record, dict) and isinstance(arms, list)
+    if not is_record or not all(isinstance(arm, dict) for arm in arms):
+        raise ValueError("a machine in it, or its record, is damaged")
+    if not all(isinstance(machine.get(key), str) for key in ("key", "name")):
+        raise ValueError("a machine in it has no name")
+    return machine
 
 
 async def run(arguments: argparse.Namespace) -> int:

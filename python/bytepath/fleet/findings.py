@@ -24,19 +24,23 @@ def told(found: dict[str, Any]) -> str:
     """What is poor where, the most common first; then what is not the same everywhere."""
     machines = [machine for machine in found["machines"] if machine.get("record")]
     lines = [f"{m['name']}: {m['status']}: {m['why']}" for m in found["machines"] if not m.get("record")]
+    every = "every machine that answered" if lines else "every machine"
+
+    def who(names: list[str], named: Callable[[list[str]], str]) -> str:
+        return every if len(names) == len(machines) else named(names)
+
     by: dict[str, Findings] = {}
     for machine in machines:
         for finding in machine["record"]["findings"]:
             by.setdefault(finding["name"], {})[machine["name"]] = finding
     poor = [(name, findings) for name, all in by.items() for findings in _by_remedy(all)]
     for name, findings in sorted(poor, key=lambda entry: -len(entry[1])):
-        lines.append(_poor(name, findings, len(machines)))
+        lines.append(_poor(name, findings, who))
     for name, findings in by.items():
         kinds = _kinds(findings)
         # What is poor on all of them has been told.
         if len({finding["found"] for finding in findings.values()}) > 1 and not _all_poor(findings):
-            who = [(text, _who(names, len(machines), words.some)) for text, names in kinds[:SHOWN_MAX]]
-            shown = "; ".join(f"{text} on {names}" for text, names in who)
+            shown = "; ".join(f"{text} on {who(names, words.some)}" for text, names in kinds[:SHOWN_MAX])
             more = f"; {len(kinds) - SHOWN_MAX} more elsewhere" if len(kinds) > SHOWN_MAX else ""
             lines.append(f"differs: {name}: {shown}{more}")
     good = [machine["name"] for machine in machines if not any(machine["name"] in findings for _, findings in poor)]
@@ -59,17 +63,13 @@ def _by_remedy(findings: Findings) -> list[Findings]:
     return list(groups.values())
 
 
-def _poor(name: str, findings: Findings, machines: int) -> str:
-    kinds = [(text, _who(names, machines, ", ".join)) for text, names in _kinds(findings)]
-    where = "; ".join(f"{text} on {who}" for text, who in kinds)
+def _poor(name: str, findings: Findings, who: Callable[[list[str], Callable[[list[str]], str]], str]) -> str:
+    kinds = [(text, who(names, ", ".join)) for text, names in _kinds(findings)]
+    where = "; ".join(f"{text} on {names}" for text, names in kinds)
     shown = f"{name} on {kinds[0][1]}: {kinds[0][0]}" if len(kinds) == 1 else f"{name}: {where}"
     setting = next(iter(findings.values())).get("setting")
     why = _ranged([finding["why"] for finding in findings.values()])
     return f"poor: {shown}. {why}" + (f"; to change it: {setting}" if setting else "")
-
-
-def _who(names: list[str], machines: int, named: Callable[[list[str]], str]) -> str:
-    return "every machine" if len(names) == machines else named(names)
 
 
 def _kinds(findings: Findings) -> list[tuple[str, list[str]]]:

@@ -24,6 +24,7 @@ def view(found: dict[str, Any]) -> dict[str, Any]:
     machines = found["machines"]
     rows = analysis.arms(machines)
     measured = [machine["name"] for machine in analysis.measured(machines)]
+    every = "every machine" if len(measured) == len(machines) else "every machine that answered"
     differing = settings.differing({m["name"]: m["record"] for m in analysis.measured(machines)})
     return {
         "arms": rows,
@@ -32,7 +33,7 @@ def view(found: dict[str, Any]) -> dict[str, Any]:
         "names": [machine["name"] for machine in machines],
         "measured": measured,
         "unable": [
-            f"not measured: {', '.join(arms)} on {'every machine' if names == measured else words.some(names)}: {why}"
+            f"not measured: {', '.join(arms)} on {every if names == measured else words.some(names)}: {why}"
             for arms, names, why in analysis.unable(rows)
         ],
         "missing": [(m["name"], m["status"], m["why"]) for m in machines if m["status"] != "ok" or not m.get("record")],

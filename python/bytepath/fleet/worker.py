@@ -22,13 +22,17 @@ from typing import Any
 from bytepath import _program
 from bytepath._errors import ProgramError
 
-PROTOCOL = 9
+PROTOCOL = 10
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02
 TURN_WAIT_S = 0.1
 SAID_BYTES = 4096
 PROFILE_S = 10
+WANTED_S = 10
+"""So long the scheduler may take to say whether somebody still waits."""
+
+ELSEWHERE = "start the worker with XDG_RUNTIME_DIR (or TMPDIR) set to a directory of its user"
 MARK_MAX = 256
 """No word that is left for others is longer."""
 
@@ -138,6 +142,9 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
     with contextlib.ExitStack() as stack:
         if setup.get("per_machine"):
             stack.enter_context(_slot(setup["id"], setup["per_machine"], setup["late_s"]))
+        if setup["word"] is None and not _is_wanted():
+            # Nothing in the destination tells whoever woke late that it is over, as the mark does later.
+            return json.dumps({"died": "it is over"}).encode()
         with _lock:
             if setup["session"] in _over:
                 # Nobody waits for it any more, and nobody would end what it begins.
@@ -167,6 +174,21 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
             else:
                 engine.close()
         return answer
+
+
+def _is_wanted() -> bool:
+    """Whether the scheduler still has this worker do the task that this thread is at."""
+    from distributed import get_worker
+    from distributed.utils import sync
+
+    worker = get_worker()
+    key = worker.get_current_task()
+    try:
+        wanted = sync(worker.loop, worker.scheduler.processing, workers=[worker.address], callback_timeout=WANTED_S)
+    except Exception:
+        # It is gone, or has given this worker up: who waits for the answer asks somebody else.
+        return False
+    return key in wanted[worker.address]
 
 
 @contextlib.contextmanager
@@ -263,10 +285,13 @@ def machine_folder() -> Path:
         base = tempfile.gettempdir()
     machine = os.environ.get("BYTEPATH_MACHINE", "").replace("/", "_")
     folder = Path(base) / f"bytepath-fleet-{os.getuid()}{machine and '-' + machine}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"cannot make {folder}, for locks ({error.strerror}): {ELSEWHERE}") from error
     # Not where a link of somebody else's leads to, either.
     if folder.lstat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to somebody else")
+        raise PermissionError(f"{folder}, for locks, belongs to somebody else: remove it, or {ELSEWHERE}")
     return folder
 
 

@@ -161,6 +161,7 @@ impl Process {
             shared: &shared,
             alone: &Shared { settings: &alone, ..shared },
             pace: Pace::new(&request),
+            split: request.split,
             staged,
             answer,
             own: run
@@ -215,6 +216,8 @@ struct Work<'a> {
     /// They are not.
     alone: &'a Shared<'a>,
     pace: Pace,
+    /// Whether trees are only given back in parts.
+    split: bool,
     /// Whether it is over once the stage is gone.
     staged: bool,
     answer: Answer,

@@ -68,6 +68,9 @@ ATTEMPTS_MAX = 5
 FAILED_MAX = 10
 """So many things that fail one after the other are no matter of theirs: nothing goes on."""
 
+SPLIT_MAX = 30
+"""So many trees are tried in parts, with nothing done between them: more than the halvings of a part of a directory."""
+
 _EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
           "told": [], "closed": [], "begun": [], "moved": [], "apart": [], "again": []}  # fmt: skip
 
@@ -107,6 +110,15 @@ class Flight:
     key: tuple[str, int] = ("", 0)
     alone: bool = False
     """Whether nothing else is in flight."""
+    is_whole: bool = False
+    """Whether it is not to be given back in parts: finding the one that ends workers would cost all of them."""
+    why: str = ""
+    """What a tree that is to be given back in parts did to whoever copied it."""
+
+
+def _has_no_parts(tree: dict[str, Any], rest: list[dict[str, Any]]) -> bool:
+    """Whether a tree was given back as it is: one name, which is no directory."""
+    return "n" in tree and [(part["d"], part.get("n")) for part in rest] == [(tree["d"], tree["n"])]
 
 
 class Yardstick:
@@ -166,7 +178,7 @@ class Pieces:
         self.stop: str | None = None
         self.suspects: list[tuple[int, dict[str, Any]]] = []
         """What is yet to be tried by itself: who dies of one piece takes others along, and none of them can be told from it."""
-        self.failed_in_a_row = 0
+        self.failed_in_a_row = self.split_in_a_row = 0
         self.bytes_told = 0
 
     # -- all that is in the journal --
@@ -232,6 +244,8 @@ class Pieces:
 
     def _fly(self, client: Client, flight: Flight, stage: int, workers: list[str] | None = None) -> None:
         request = {"items": [item for _, item in flight.taken], "budget_ms": flight.budget_ms, "stage": stage}
+        if flight.why:
+            request["split"] = True
         rate = self._rate()
         if rate:
             request["bytes_per_second"] = rate
@@ -299,7 +313,7 @@ class Pieces:
             raise Lost("the scheduler forgot what it had been given") from error
         except KilledWorker as error:
             # Dask has tried it as often as is worth it.
-            flight.attempts = ATTEMPTS_MAX
+            flight.attempts, flight.is_whole = ATTEMPTS_MAX, True
             why = f"{error.allowed_failures + 1} workers died of it, the last one {error.last_worker.address}"
             return self._again(client, flight, stage, why)
         except Exception as error:
@@ -319,7 +333,10 @@ class Pieces:
             # Another is at it still, or asleep: what it does changes nothing any more.
             del self.flights[other]
             other.cancel()
-        self.failed_in_a_row = 0
+        if not flight.why:
+            self.failed_in_a_row = self.split_in_a_row = 0
+        elif not answer.get("stop") and _has_no_parts(flight.taken[0][1], answer["rest"]):
+            return self._failed(flight.taken, flight.why)
         if self.journal.settle(flight.taken, answer):
             self.yardstick.count(flight, answer)
             self.told += answer["told"][: max(0, 100 - len(self.told))]
@@ -335,9 +352,21 @@ class Pieces:
     def _again(self, client: Client, flight: Flight, stage: int, why: str) -> None:
         if not self._is_given_up(client, flight, stage):
             return
-        if flight.alone:
-            return self._failed(flight.taken, why)
-        self.suspects += flight.taken
+        if not flight.alone:
+            self.suspects += flight.taken
+        elif self._may_split(flight):
+            # One of its entries ended whoever came to it, which keeps none of the others from being copied.
+            self.split_in_a_row += 1
+            self.groups += 1
+            parts = Flight(flight.taken, budget_ms=BUDGET_MS, group=self.groups, alone=True, why=why)
+            self._fly(client, parts, stage)
+        else:
+            self._failed(flight.taken, flight.why or why)
+
+    def _may_split(self, flight: Flight) -> bool:
+        """Whether a thing that failed by itself is tried in parts."""
+        is_tree = flight.taken[0][1]["do"] == "tree"
+        return is_tree and not flight.is_whole and not flight.why and self.split_in_a_row < SPLIT_MAX
 
     def _is_given_up(self, client: Client, flight: Flight, stage: int) -> bool:
         """Has a piece tried once more, by its twin where there is one; or says that this was often enough."""
@@ -475,13 +504,15 @@ class Pieces:
         raise FleetError(f"{items[0]['do']} failed: {why}\n{self.journal.so_far()}")
 
     async def _awaited(self, client: Client, request: dict[str, Any], workers: list[str] | None) -> asyncio.Task[bytes]:
-        """The first to be done of as many as it takes: a worker that does not get on is not waited for alone."""
+        """The first to be done of as many as it takes, one for each worker at most: one that does not get on is not
+        waited for alone."""
         tasks: dict[asyncio.Task[bytes], tuple[str, int]] = {}
         among = workers
         try:
             while True:
-                key = self._key()
-                tasks[asyncio.create_task(self._one(client, key, request, among))] = key
+                if among != []:
+                    key = self._key()
+                    tasks[asyncio.create_task(self._one(client, key, request, among))] = key
                 began = time.monotonic()
                 while time.monotonic() - began < self._late_s(BUDGET_MS):
                     done, _ = await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
@@ -492,8 +523,7 @@ class Pieces:
                 keys, (at_work, ready) = set(tasks.values()), await self._busy(client)
                 if workers is not None and not set(workers) & set(ready):
                     raise FleetError(f"{', '.join(workers)}: gone, or asleep\n{self.journal.so_far()}")
-                others = [name for name in ready if not keys & at_work[name]]
-                among = [name for name in others if workers is None or name in workers] or workers
+                among = [name for name in ready if not keys & at_work[name] and (workers is None or name in workers)]
         finally:
             for task in tasks:
                 if not task.done():

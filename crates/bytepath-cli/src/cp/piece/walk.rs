@@ -90,6 +90,9 @@ impl Work<'_> {
             }
         };
         let Some(entries) = entries else { return };
+        if self.split {
+            return self.give_back_in_parts(&tree, &mut open, &entries);
+        }
         let done = self.go_through(&mut open, &entries);
         let (done_weight, left_weight) = shares(tree.w, done, entries.len());
         if done < entries.len() {
@@ -166,6 +169,44 @@ impl Work<'_> {
         let names = || (from..entries.len()).map(|at| entries.name(at).into()).collect();
         let rest = list.unwrap_or_else(|| Tree { n: Some(names()), l: None, ..rest });
         self.answer.rest.push(Item::Tree(rest));
+    }
+
+    /// Gives back both halves of the entries; one that is alone and a directory as what it is.
+    fn give_back_in_parts(&mut self, tree: &Tree, open: &mut Open, entries: &Entries) {
+        let count = entries.len();
+        if count == 0 {
+            self.answer.w += tree.w;
+        }
+        for part in [0..count / 2, count / 2..count] {
+            if part.is_empty() {
+                continue;
+            }
+            let w = tree.w * part.len() as f64 / count as f64;
+            let rest = Tree { w, ..tree.clone() };
+            let directory = (part.len() == 1)
+                .then(|| self.directory_below(open, entries.name(part.start)))
+                .flatten();
+            let rest = match (directory, &tree.l) {
+                (Some(d), _) => Tree { d, w, ..Tree::default() },
+                (None, Some(_)) if part.len() > 1 => {
+                    let at = |from| tree.z - entries.lines(from).len() as u64;
+                    Tree { a: at(part.start), z: at(part.end), ..rest }
+                }
+                _ => {
+                    let names = part.map(|at| entries.name(at).into()).collect();
+                    Tree { n: Some(names), l: None, a: 0, z: 0, ..rest }
+                }
+            };
+            self.answer.rest.push(Item::Tree(rest));
+        }
+    }
+
+    /// The path of an entry that is a directory, and part of the source.
+    fn directory_below(&self, open: &mut Open, name: &OsStr) -> Option<Name> {
+        open.pair.turn_to(name);
+        let stat = open.pair.source.stat(Follow::No).ok()?;
+        let is_other = self.is_own(&stat) || self.sink_root == Some(identity(&stat));
+        (is_directory(&stat) && !is_other).then(|| Name(joined_below(&open.path.0, name)))
     }
 
     /// Opens a directory on both sides, and makes it where it is not there.

@@ -58,6 +58,9 @@ pub(super) struct Request {
     /// Which stage is used: each part of the work has its own.
     #[serde(default)]
     pub(super) stage: u32,
+    /// Whether trees are only given back in parts: something in them ends whoever copies it.
+    #[serde(default)]
+    pub(super) split: bool,
 }
 
 /// A piece of the work. Each can be done several times, and by several at once.

@@ -121,10 +121,11 @@ fn tell(profile: &Profile, options: &Options, json: Option<Output>) -> anyhow::R
     if let Some(json) = json {
         json.write(text(profile)?.as_bytes())?;
     }
-    match profile.doubt() {
-        _ if !alone => table::print(profile).context("standard output")?,
-        Some(doubt) => crate::say(format_args!("{doubt}")),
-        None => {}
+    if !alone {
+        return table::print(profile).context("standard output");
+    }
+    for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier()) {
+        crate::say(format_args!("{doubt}"));
     }
     Ok(())
 }

@@ -12,7 +12,9 @@ use bytepath::profile::{End, Pair, tuning};
 use bytepath_lab::lab::{Blocks, LabError};
 use bytepath_lab::noise::Watch;
 use bytepath_lab::schedule::fresh_seed;
-use bytepath_lab::tune::{self, Budget, Effort, FirstSite, PairRun, Regret, Rounds, Site};
+use bytepath_lab::tune::{
+    self, Budget, Effort, FirstSite, PairRun, Prepared, Regret, Rounds, Site,
+};
 use bytepath_report::{Record, numbers};
 use clap::Args;
 
@@ -165,7 +167,9 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
 /// Measures this machine, with files at these sites, and notes what others did meanwhile.
 fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let watch = Watch::begin(true);
-    let profile = figures(sites, effort)?;
+    let none =
+        "nothing is kept, as not every pair was measured; a profile from before stays as it is";
+    let profile = figures(sites, effort).context(none)?;
     let allowed: Vec<usize> = Machine::this().allowed_cpus().iter().collect();
     let disturbance = watch.end(&allowed);
     let disturbed = disturbance.flagged.then_some(disturbance.why);
@@ -238,16 +242,34 @@ impl Looked<'_> {
             },
             other => other,
         };
-        let records = vec![bench::whole(run.contenders(ends, &scanned, None, blocks))?];
-        let pair = tune::joined(scanned, run.measured(ends, &records));
-        Ok(Looked { run, ends, pair, records })
+        let contenders = run.contenders(ends, &scanned, None, blocks);
+        Looked { run, ends, pair: scanned, records: Vec::new() }.after(contenders)
     }
 
     /// The pair after a last run, if there is one, of the choices that are level.
-    fn settled(mut self, finals: Option<Blocks>) -> anyhow::Result<Pair> {
+    fn settled(self, finals: Option<Blocks>) -> anyhow::Result<Pair> {
         let Some(blocks) = finals else { return Ok(self.pair) };
-        self.records.push(bench::whole(self.run.finals(self.ends, &self.pair, blocks))?);
-        Ok(tune::joined(self.pair, self.run.measured(self.ends, &self.records)))
+        let finals = self.run.finals(self.ends, &self.pair, blocks);
+        Ok(self.after(finals)?.pair)
+    }
+
+    /// The same with the figures of another run; those that there are have to do where that fails, unless
+    /// a signal ends all.
+    fn after(mut self, another: Prepared) -> anyhow::Result<Self> {
+        match bench::whole(another) {
+            Ok(record) => {
+                self.records.push(record);
+                self.pair = tune::joined(self.pair, self.run.measured(self.ends, &self.records));
+            }
+            Err(error) if interrupt::came().is_some() => return Err(error),
+            Err(error) => {
+                let (source, sink) = self.ends;
+                crate::say(format_args!(
+                    "{source} to {sink}: not measured again, so what was measured first has to do: {error}"
+                ));
+            }
+        }
+        Ok(self)
     }
 }
 
@@ -365,6 +387,34 @@ fn found_wrong(behind: u64, untold: u64, again: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_measured_stays_where_it_cannot_be_measured_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let effort = Effort { bytes: 4096, ..Effort::QUICK };
+        let site = Site::prepare(folder.path(), effort.bytes).expect("there is room");
+        let program = folder.path().join("no program");
+        let run = PairRun { program: &program, site: &site, effort, spin: None, seed: 1 };
+        let ends = (End::Pipe, End::Pipe);
+        let choices = ["splice", "read-write"].map(|route| bytepath::profile::Measured {
+            choice: bytepath::profile::Setting {
+                route: route.into(),
+                chunk_bytes: None,
+                pipe_bytes: None,
+                spin_ns: None,
+                stays: false,
+            },
+            gib_per_s: 5.0,
+            ci95: None,
+            overall_gib_per_s: 5.0,
+            cpu_s_per_gib: 0.1,
+        });
+        let (source, sink) = ends;
+        let pair = Pair { source, sink, place: None, bytes: None, choices: choices.into() };
+        let looked = Looked { run: &run, ends, pair: pair.clone(), records: Vec::new() };
+        let settled = looked.settled(Some(Blocks::Exactly(1))).expect("the pair is kept");
+        assert_eq!(settled, pair);
+    }
 
     #[test]
     fn a_check_that_finds_both_tells_both() {

@@ -333,24 +333,11 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let spin = tune::spin_budget(&profile.costs);
     let mut budget = Budget::new(effort, pairs(&sites));
     let (mut behind, mut untold) = (0, 0);
-    let told = |line: std::io::Result<()>| crate::printed(line.context("standard output"));
     told(table::regret_head())?;
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
-            let scanned = run.measured(pair, &[bench::whole(run.scan(pair))?]);
-            let blocks = budget.next_part();
-            let look = || bench::whole(run.contenders(pair, &scanned, Some(&path), blocks));
-            let mut looks = vec![look()?];
-            let mut found = Regret::of(&looks);
-            if found.as_ref().is_some_and(Regret::is_too_large) {
-                // Of ten intervals that hold what is true 95 times in 100, one misses it in every
-                // fifth check: where one speaks against the planner, twice as many blocks decide.
-                let doubt = "  too far behind? by more blocks:";
-                told(table::regret(pair, found.as_ref(), doubt))?;
-                looks.push(look()?);
-                found = Regret::of(&looks);
-            }
+            let found = compared(&run, pair, &path, budget.next_part())?;
             let lost = found.as_ref().is_some_and(Regret::is_too_large);
             behind += u64::from(lost);
             untold += u64::from(found.is_none());
@@ -362,6 +349,46 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
         Some(wrong) => bail!(wrong),
         None => Ok(()),
     }
+}
+
+/// How far the planner is behind between two ends, if that can be told.
+fn compared(
+    run: &PairRun<'_>,
+    ends: (End, End),
+    profile: &Path,
+    blocks: Blocks,
+) -> anyhow::Result<Option<Regret>> {
+    match regret(run, ends, profile, blocks) {
+        Err(error) if cannot_run(&error) => {
+            crate::say(format_args!("{} to {}: {error}", ends.0, ends.1));
+            Ok(None)
+        }
+        found => found,
+    }
+}
+
+fn regret(
+    run: &PairRun<'_>,
+    ends: (End, End),
+    profile: &Path,
+    blocks: Blocks,
+) -> anyhow::Result<Option<Regret>> {
+    let scanned = run.measured(ends, &[bench::whole(run.scan(ends))?]);
+    let look = || bench::whole(run.contenders(ends, &scanned, Some(profile), blocks));
+    let mut looks = vec![look()?];
+    let found = Regret::of(&looks);
+    if !found.as_ref().is_some_and(Regret::is_too_large) {
+        return Ok(found);
+    }
+    // Of ten intervals that hold what is true 95 times in 100, one misses it in every fifth check:
+    // where one speaks against the planner, twice as many blocks decide.
+    told(table::regret(ends, found.as_ref(), "  too far behind? by more blocks:"))?;
+    looks.push(look()?);
+    Ok(Regret::of(&looks))
+}
+
+fn told(line: std::io::Result<()>) -> anyhow::Result<()> {
+    crate::printed(line.context("standard output"))
 }
 
 /// On how many pairs a check found the planner behind, and on how many it could not tell; `None` where
@@ -414,6 +441,8 @@ mod tests {
         let looked = Looked { run: &run, ends, pair: pair.clone(), records: Vec::new() };
         let settled = looked.settled(Some(Blocks::Exactly(1))).expect("the pair is kept");
         assert_eq!(settled, pair);
+        let compared = compared(&run, ends, folder.path(), Blocks::Exactly(3));
+        assert_eq!(compared.expect("the other pairs go on"), None);
     }
 
     #[test]

@@ -69,6 +69,8 @@ impl Options {
         Effort {
             rounds: self.blocks.map_or(usual.rounds, Rounds::Exactly),
             bytes: self.bytes.unwrap_or(usual.bytes),
+            // Whoever asks for few rounds has not so many before them.
+            looks: self.blocks.map_or(usual.looks, |blocks| usual.looks.min(blocks)),
             ..usual
         }
     }
@@ -414,6 +416,25 @@ fn found_wrong(behind: u64, untold: u64, again: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_rounds_have_no_more_looks_before_them() {
+        let looks = |blocks| {
+            let options = Options {
+                quick: false,
+                dir: Vec::new(),
+                blocks,
+                bytes: None,
+                profile: None,
+                json: None,
+                show: false,
+                check: false,
+            };
+            options.effort(Effort::DEFAULT).looks
+        };
+        let usual = Effort::DEFAULT.looks;
+        assert_eq!([None, Some(1), Some(1000)].map(looks), [usual, 1, usual]);
+    }
 
     #[test]
     fn what_was_measured_stays_where_it_cannot_be_measured_again() {

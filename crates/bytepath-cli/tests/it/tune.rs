@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::program::{BYTEPATH, Done, bytepath, run, run_for_nobody, shell, text};
 
 /// As little as gives every figure.
-const SHORT: [&str; 4] = ["--blocks", "1", "--bytes", "256K"];
+const SHORT: [&str; 5] = ["--quick", "--blocks", "1", "--bytes", "256K"];
 
 /// Every pair of ends, as the tables name them.
 const PAIRS: [&str; 10] = [
@@ -35,6 +35,22 @@ fn tuned(profile: &Path, folder: &Path, more: &[&str]) -> Done {
     run(&mut bytepath(&[&words[..], &SHORT, more].concat()))
 }
 
+/// A profile of this machine with these pairs, and no other figures.
+fn by_hand(pairs: Value) -> Value {
+    json!({
+        "schema": "bytepath.profile/1", "made": "now", "bytepath": "0.1.0",
+        "machine": MachineKey::of(Machine::this()), "pairs": pairs,
+    })
+}
+
+/// One choice that was measured.
+fn splice() -> Value {
+    json!({
+        "route": "splice", "gib_per_s": 7.0, "ci95": null,
+        "overall_gib_per_s": 7.0, "cpu_s_per_gib": 0.1,
+    })
+}
+
 fn json(path: &Path) -> Value {
     let text = std::fs::read_to_string(path).expect("it is there");
     serde_json::from_str(&text).expect("it is JSON")
@@ -43,8 +59,10 @@ fn json(path: &Path) -> Value {
 #[test]
 fn the_profile_is_what_the_published_schema_says_and_has_every_pair() {
     let folder = tempfile::tempdir().expect("a folder");
-    let profile = folder.path().join("state/profile.json");
-    let done = tuned(&profile, folder.path(), &[]).well();
+    // It is kept where the state of programs is.
+    let profile = folder.path().join("bytepath/profile.json");
+    let mut words = bytepath(&[&["tune", "--dir", text(folder.path())][..], &SHORT].concat());
+    let done = run(words.env("XDG_STATE_HOME", folder.path())).well();
     for pair in PAIRS {
         let line = done.stdout.lines().find(|line| line.trim_start().starts_with(pair));
         let line = line.unwrap_or_else(|| panic!("{pair} is not in {}", done.stdout));
@@ -118,7 +136,7 @@ fn what_there_is_no_memory_to_measure_is_left_out() {
 #[test]
 fn a_profile_is_shown_again_without_measuring() {
     let folder = tempfile::tempdir().expect("a folder");
-    let profile = folder.path().join("profile.json");
+    let profile = folder.path().join("state/profile.json");
     // Where others have the CPUs, standard error tells.
     let measured = tuned(&profile, folder.path(), &["--json", "-"]);
     assert!(measured.status.success(), "{measured:?}");
@@ -242,7 +260,7 @@ fn a_mover_that_is_placed_by_others_goes_on_by_the_profile() {
 fn a_check_tells_the_planners_regret_pair_by_pair() {
     let folder = tempfile::tempdir().expect("a folder");
     let profile = folder.path().join("profile.json");
-    tuned(&profile, folder.path(), &[]).well();
+    std::fs::write(&profile, by_hand(json!([])).to_string()).expect("written");
     let words = ["tune", "--check", "--profile", text(&profile), "--dir", text(folder.path())];
     let more = ["--blocks", "3", "--bytes", "256K"];
     let done = run(&mut bytepath(&[&words[..], &more].concat()));
@@ -271,8 +289,7 @@ fn a_check_tells_the_planners_regret_pair_by_pair() {
 fn a_profile_of_another_machine_is_shown_and_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let profile = folder.path().join("profile.json");
-    tuned(&profile, folder.path(), &[]).well();
-    let mut other = json(&profile);
+    let mut other = by_hand(json!([]));
     other["machine"]["kernel"] = "2.4.0".into();
     other["machine"]["boot_id"] = "of another run".into();
     std::fs::write(&profile, other.to_string()).expect("written");
@@ -289,14 +306,11 @@ fn a_profile_of_another_machine_is_shown_and_refused() {
 fn a_place_that_is_gone_is_remarked_on_and_its_figures_go() {
     let folder = tempfile::tempdir().expect("a folder");
     let profile = folder.path().join("profile.json");
-    tuned(&profile, folder.path(), &[]).well();
-    let mut other = json(&profile);
-    for pair in other["pairs"].as_array_mut().expect("pairs") {
-        if let Some(place) = pair.get_mut("place") {
-            place["device"] = 7.into();
-            place["file_system"] = "of before".into();
-        }
-    }
+    let place = json!({
+        "directory": folder.path(), "file_system": "of before", "options": [], "device": 7,
+    });
+    let pair = |source, sink| json!({ "source": source, "sink": sink, "place": place, "choices": [splice()] });
+    let other = by_hand(json!([pair("file", "file"), pair("file", "pipe")]));
     std::fs::write(&profile, other.to_string()).expect("written");
     let words = ["tune", "--show", "--profile", text(&profile)];
     let shown = run(&mut bytepath(&words));
@@ -390,14 +404,6 @@ fn without_a_home_the_profile_has_to_be_named() {
     let mut homeless = bytepath(&words);
     homeless.env_remove("HOME").env_remove("XDG_STATE_HOME");
     run(&mut homeless).refused(2, &["--profile FILE"]);
-}
-
-#[test]
-fn the_profile_is_kept_where_the_state_of_programs_is() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut words = bytepath(&[&["tune", "--dir", text(folder.path())][..], &SHORT].concat());
-    run(words.env("XDG_STATE_HOME", folder.path())).well();
-    assert!(json(&folder.path().join("bytepath/profile.json"))["pairs"].is_array());
 }
 
 #[test]

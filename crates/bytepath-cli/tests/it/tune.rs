@@ -224,15 +224,7 @@ fn a_mover_that_is_placed_by_others_goes_on_by_the_profile() {
         println!("skipped: with one CPU nobody is placed");
         return;
     }
-    let choice = json!({
-        "route": "splice", "gib_per_s": 7.0, "ci95": null,
-        "overall_gib_per_s": 7.0, "cpu_s_per_gib": 0.1,
-    });
-    let profile = json!({
-        "schema": "bytepath.profile/1", "made": "now", "bytepath": "0.1.0",
-        "machine": MachineKey::of(Machine::this()),
-        "pairs": [{ "source": "pipe", "sink": "pipe", "choices": [choice] }],
-    });
+    let profile = by_hand(json!([{ "source": "pipe", "sink": "pipe", "choices": [splice()] }]));
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("bytepath")).expect("a folder");
     let path = folder.path().join("bytepath/profile.json");
@@ -354,11 +346,7 @@ fn the_table_shows_the_figures_that_the_planner_goes_by() {
     };
     let choices =
         [choice("read-write", Some(128 << 10), 9.0, 1.25), choice("splice", None, 2.0, 5.0)];
-    let other = json!({
-        "schema": "bytepath.profile/1", "made": "now", "bytepath": "0.1.0",
-        "machine": MachineKey::of(Machine::this()),
-        "pairs": [{ "source": "pipe", "sink": "pipe", "choices": choices }],
-    });
+    let other = by_hand(json!([{ "source": "pipe", "sink": "pipe", "choices": choices }]));
     std::fs::write(&profile, other.to_string()).expect("written");
     let shown = run(&mut bytepath(&["tune", "--show", "--profile", text(&profile)])).well();
     let line = shown.stdout.lines().find(|line| line.contains("pipe -> pipe")).expect("a line");

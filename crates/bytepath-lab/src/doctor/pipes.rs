@@ -195,7 +195,9 @@ mod tests {
         .expect("a profile");
         let cost = |profile| {
             let root = Path::new("/");
-            size(&Here { root, machine: &machine, profile: Some(profile), place: root }).finding.cost
+            size(&Here { root, machine: &machine, profile: Some(profile), place: root })
+                .finding
+                .cost
         };
         assert_eq!(cost(&profile).as_deref(), Some("larger ones gained 3.00x"));
         profile.disturbed = Some("others worked".into());

@@ -28,8 +28,12 @@ class Profile(dict[str, Any]):
 
 def doubt(profile: dict[str, Any]) -> list[str]:
     """What to do about figures that others disturbed; nothing where nobody did."""
-    why = profile.get("disturbed")
-    return [f"while this was measured, {why}; measure again when the machine is idle"] if why else []
+    disturbed = {"this": profile.get("disturbed")}
+    for place in (pair.get("place") for pair in profile.get("pairs", [])):
+        if place and place.get("earlier"):
+            disturbed[f"{place['file_system']} ({place['directory']})"] = place["earlier"].get("disturbed")
+    again = "measure again when the machine is idle"
+    return [f"while {what} was measured, {why}; {again}" for what, why in disturbed.items() if why]
 
 
 def _best(pair: dict[str, Any]) -> str:

@@ -198,6 +198,9 @@ def test_a_profile_is_what_the_command_measured(profile, tmp_path, monkeypatch):
     (tmp_path / "profile.json").write_text(json.dumps({**profile, "disturbed": "others worked"}))
     with pytest.warns(UserWarning, match="others worked; measure again"):
         assert "others worked" in str(bytepath.tune())
+    place = {"file_system": "xfs", "directory": "/b", "earlier": {"made": "before", "disturbed": "others slept"}}
+    got["pairs"][0]["place"] = place
+    assert "while xfs (/b) was measured, others slept; measure again" in str(got)
 
 
 def test_copies_go_by_a_profile(profile, tmp_path):

@@ -12,7 +12,9 @@ use bytepath::profile::{End, Pair, tuning};
 use bytepath_lab::lab::{Blocks, LabError};
 use bytepath_lab::noise::Watch;
 use bytepath_lab::schedule::fresh_seed;
-use bytepath_lab::tune::{self, Budget, Effort, FirstSite, PairRun, Regret, Rounds, Site};
+use bytepath_lab::tune::{
+    self, Budget, Effort, FirstSite, PairRun, Prepared, Regret, Rounds, Site,
+};
 use bytepath_report::{Record, numbers};
 use clap::Args;
 
@@ -67,6 +69,8 @@ impl Options {
         Effort {
             rounds: self.blocks.map_or(usual.rounds, Rounds::Exactly),
             bytes: self.bytes.unwrap_or(usual.bytes),
+            // Whoever asks for few rounds has not so many before them.
+            looks: self.blocks.map_or(usual.looks, |blocks| usual.looks.min(blocks)),
             ..usual
         }
     }
@@ -121,10 +125,11 @@ fn tell(profile: &Profile, options: &Options, json: Option<Output>) -> anyhow::R
     if let Some(json) = json {
         json.write(text(profile)?.as_bytes())?;
     }
-    match profile.doubt() {
-        _ if !alone => table::print(profile).context("standard output")?,
-        Some(doubt) => crate::say(format_args!("{doubt}")),
-        None => {}
+    if !alone {
+        return table::print(profile).context("standard output");
+    }
+    for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier()) {
+        crate::say(format_args!("{doubt}"));
     }
     Ok(())
 }
@@ -164,7 +169,9 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
 /// Measures this machine, with files at these sites, and notes what others did meanwhile.
 fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let watch = Watch::begin(true);
-    let profile = figures(sites, effort)?;
+    let none =
+        "nothing is kept, as not every pair was measured; a profile from before stays as it is";
+    let profile = figures(sites, effort).context(none)?;
     let allowed: Vec<usize> = Machine::this().allowed_cpus().iter().collect();
     let disturbance = watch.end(&allowed);
     let disturbed = disturbance.flagged.then_some(disturbance.why);
@@ -237,16 +244,34 @@ impl Looked<'_> {
             },
             other => other,
         };
-        let records = vec![bench::whole(run.contenders(ends, &scanned, None, blocks))?];
-        let pair = tune::joined(scanned, run.measured(ends, &records));
-        Ok(Looked { run, ends, pair, records })
+        let contenders = run.contenders(ends, &scanned, None, blocks);
+        Looked { run, ends, pair: scanned, records: Vec::new() }.after(contenders)
     }
 
     /// The pair after a last run, if there is one, of the choices that are level.
-    fn settled(mut self, finals: Option<Blocks>) -> anyhow::Result<Pair> {
+    fn settled(self, finals: Option<Blocks>) -> anyhow::Result<Pair> {
         let Some(blocks) = finals else { return Ok(self.pair) };
-        self.records.push(bench::whole(self.run.finals(self.ends, &self.pair, blocks))?);
-        Ok(tune::joined(self.pair, self.run.measured(self.ends, &self.records)))
+        let finals = self.run.finals(self.ends, &self.pair, blocks);
+        Ok(self.after(finals)?.pair)
+    }
+
+    /// The same with the figures of another run; those that there are have to do where that fails, unless
+    /// a signal ends all.
+    fn after(mut self, another: Prepared) -> anyhow::Result<Self> {
+        match bench::whole(another) {
+            Ok(record) => {
+                self.records.push(record);
+                self.pair = tune::joined(self.pair, self.run.measured(self.ends, &self.records));
+            }
+            Err(error) if interrupt::came().is_some() => return Err(error),
+            Err(error) => {
+                let (source, sink) = self.ends;
+                crate::say(format_args!(
+                    "{source} to {sink}: not measured again, so what was measured first has to do: {error}"
+                ));
+            }
+        }
+        Ok(self)
     }
 }
 
@@ -310,24 +335,11 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let spin = tune::spin_budget(&profile.costs);
     let mut budget = Budget::new(effort, pairs(&sites));
     let (mut behind, mut untold) = (0, 0);
-    let told = |line: std::io::Result<()>| crate::printed(line.context("standard output"));
     told(table::regret_head())?;
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
-            let scanned = run.measured(pair, &[bench::whole(run.scan(pair))?]);
-            let blocks = budget.next_part();
-            let look = || bench::whole(run.contenders(pair, &scanned, Some(&path), blocks));
-            let mut looks = vec![look()?];
-            let mut found = Regret::of(&looks);
-            if found.as_ref().is_some_and(Regret::is_too_large) {
-                // Of ten intervals that hold what is true 95 times in 100, one misses it in every
-                // fifth check: where one speaks against the planner, twice as many blocks decide.
-                let doubt = "  too far behind? by more blocks:";
-                told(table::regret(pair, found.as_ref(), doubt))?;
-                looks.push(look()?);
-                found = Regret::of(&looks);
-            }
+            let found = compared(&run, pair, &path, budget.next_part())?;
             let lost = found.as_ref().is_some_and(Regret::is_too_large);
             behind += u64::from(lost);
             untold += u64::from(found.is_none());
@@ -339,6 +351,46 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
         Some(wrong) => bail!(wrong),
         None => Ok(()),
     }
+}
+
+/// How far the planner is behind between two ends, if that can be told.
+fn compared(
+    run: &PairRun<'_>,
+    ends: (End, End),
+    profile: &Path,
+    blocks: Blocks,
+) -> anyhow::Result<Option<Regret>> {
+    match regret(run, ends, profile, blocks) {
+        Err(error) if cannot_run(&error) => {
+            crate::say(format_args!("{} to {}: {error}", ends.0, ends.1));
+            Ok(None)
+        }
+        found => found,
+    }
+}
+
+fn regret(
+    run: &PairRun<'_>,
+    ends: (End, End),
+    profile: &Path,
+    blocks: Blocks,
+) -> anyhow::Result<Option<Regret>> {
+    let scanned = run.measured(ends, &[bench::whole(run.scan(ends))?]);
+    let look = || bench::whole(run.contenders(ends, &scanned, Some(profile), blocks));
+    let mut looks = vec![look()?];
+    let found = Regret::of(&looks);
+    if !found.as_ref().is_some_and(Regret::is_too_large) {
+        return Ok(found);
+    }
+    // Of ten intervals that hold what is true 95 times in 100, one misses it in every fifth check:
+    // where one speaks against the planner, twice as many blocks decide.
+    told(table::regret(ends, found.as_ref(), "  too far behind? by more blocks:"))?;
+    looks.push(look()?);
+    Ok(Regret::of(&looks))
+}
+
+fn told(line: std::io::Result<()>) -> anyhow::Result<()> {
+    crate::printed(line.context("standard output"))
 }
 
 /// On how many pairs a check found the planner behind, and on how many it could not tell; `None` where
@@ -364,6 +416,55 @@ fn found_wrong(behind: u64, untold: u64, again: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_rounds_have_no_more_looks_before_them() {
+        let looks = |blocks| {
+            let options = Options {
+                quick: false,
+                dir: Vec::new(),
+                blocks,
+                bytes: None,
+                profile: None,
+                json: None,
+                show: false,
+                check: false,
+            };
+            options.effort(Effort::DEFAULT).looks
+        };
+        let usual = Effort::DEFAULT.looks;
+        assert_eq!([None, Some(1), Some(1000)].map(looks), [usual, 1, usual]);
+    }
+
+    #[test]
+    fn what_was_measured_stays_where_it_cannot_be_measured_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let effort = Effort { bytes: 4096, ..Effort::QUICK };
+        let site = Site::prepare(folder.path(), effort.bytes).expect("there is room");
+        let program = folder.path().join("no program");
+        let run = PairRun { program: &program, site: &site, effort, spin: None, seed: 1 };
+        let ends = (End::Pipe, End::Pipe);
+        let choices = ["splice", "read-write"].map(|route| bytepath::profile::Measured {
+            choice: bytepath::profile::Setting {
+                route: route.into(),
+                chunk_bytes: None,
+                pipe_bytes: None,
+                spin_ns: None,
+                stays: false,
+            },
+            gib_per_s: 5.0,
+            ci95: None,
+            overall_gib_per_s: 5.0,
+            cpu_s_per_gib: 0.1,
+        });
+        let (source, sink) = ends;
+        let pair = Pair { source, sink, place: None, bytes: None, choices: choices.into() };
+        let looked = Looked { run: &run, ends, pair: pair.clone(), records: Vec::new() };
+        let settled = looked.settled(Some(Blocks::Exactly(1))).expect("the pair is kept");
+        assert_eq!(settled, pair);
+        let compared = compared(&run, ends, folder.path(), Blocks::Exactly(3));
+        assert_eq!(compared.expect("the other pairs go on"), None);
+    }
 
     #[test]
     fn a_check_that_finds_both_tells_both() {

@@ -603,7 +603,8 @@ mod tests {
         let own = crate::machine::file_system_of(to.as_fd()).expect("it has one").name;
         let measured_on = |device| {
             let (directory, file_system) = ("/".into(), own.clone());
-            let place = Some(Place { directory, file_system, options: Vec::new(), device });
+            let place =
+                Some(Place { directory, file_system, options: Vec::new(), device, earlier: None });
             let (source, sink, choices) = (End::File, End::File, choices.clone());
             profile(vec![Pair { source, sink, place, bytes: None, choices }])
         };
@@ -697,6 +698,7 @@ mod tests {
             file_system: own.clone(),
             options: Vec::new(),
             device: sink.device(),
+            earlier: None,
         });
         let choices = vec![gave("splice", None, 9.0), gave("parallel", None, 3.0)];
         let pair = Pair { source: End::File, sink: End::File, place, bytes: None, choices };
@@ -899,7 +901,7 @@ mod tests {
         let choices = vec![gave("splice", None, 5.0), spinning, gave("read-write", None, 1.0)];
         let first = |device, directory: &str| {
             let (directory, options, file_system) = (directory.into(), Vec::new(), own.clone());
-            let place = Some(Place { directory, file_system, options, device });
+            let place = Some(Place { directory, file_system, options, device, earlier: None });
             let (source, sink, choices) = (End::File, End::Pipe, choices.clone());
             let profile = profile(vec![Pair { source, sink, place, bytes: None, choices }]);
             let plan =

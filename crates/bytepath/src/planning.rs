@@ -306,7 +306,9 @@ impl Planning<'_> {
         };
         self.why = match (plan.unmeasured(), found) {
             (Some(what), _) => Some(what.to_string()),
-            (None, Ok(profile)) => profile.disturbed.clone(),
+            (None, Ok(profile)) => {
+                profile.disturbed_between(job.source, job.sink).map(str::to_owned)
+            }
             (None, Err(why)) => Some(why),
         };
         self.take(plan);

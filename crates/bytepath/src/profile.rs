@@ -67,7 +67,8 @@ pub struct Profile {
     pub bytepath: String,
     /// What the figures are true of.
     pub machine: MachineKey,
-    /// What others did meanwhile, where it was so much that the figures may be far off.
+    /// What others did meanwhile, where it was so much that the figures may be far off; those of
+    /// places that were measured earlier have their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<String>,
     /// What single operations cost.
@@ -179,6 +180,20 @@ pub struct Place {
     pub options: Vec<String>,
     /// The device number of files there (`st_dev`).
     pub device: u64,
+    /// When it was measured, where that was before the rest of the profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Earlier>,
+}
+
+/// When figures were measured that are kept from an older profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Earlier {
+    /// When, as RFC 3339.
+    pub made: String,
+    /// What others did then, as in [`Profile::disturbed`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<String>,
 }
 
 impl Place {
@@ -542,7 +557,9 @@ impl Profile {
                 return Err(format!("{:?} has knobs out of bounds", measured.choice.route));
             }
         }
-        if self.disturbed.iter().flat_map(|why| why.chars()).any(char::is_control) {
+        let earlier = self.earlier().filter_map(|(_, earlier)| earlier.disturbed.as_ref());
+        let mut disturbed = self.disturbed.iter().chain(earlier).flat_map(|why| why.chars());
+        if disturbed.any(char::is_control) {
             return Err("what disturbed it is no line of text".into());
         }
         if let Some(sent) = self.outlets.iter().find(|sent| !sent.is_sound()) {
@@ -554,19 +571,56 @@ impl Profile {
         Ok(())
     }
 
-    /// What a plan by its figures goes by, for people.
+    /// What a choice of outlet by its figures goes by, for people.
     pub fn basis(&self) -> String {
         told_basis(self.disturbed.as_deref())
     }
 
-    /// What to do about figures that others disturbed, for people; `None` where nobody did.
+    /// What a plan by its figures between ends like these goes by, for people.
+    pub fn basis_between<'e>(
+        &self,
+        source: &Endpoint<'_>,
+        sinks: impl IntoIterator<Item = &'e Endpoint<'e>>,
+    ) -> String {
+        told_basis(sinks.into_iter().find_map(|sink| self.disturbed_between(source, sink)))
+    }
+
+    /// What disturbed the figures between ends like these, if anything did.
+    pub(crate) fn disturbed_between(
+        &self,
+        source: &Endpoint<'_>,
+        sink: &Endpoint<'_>,
+    ) -> Option<&str> {
+        let place = self.pair(source, sink)?.place.as_ref();
+        match place.and_then(|place| place.earlier.as_ref()) {
+            Some(earlier) => earlier.disturbed.as_deref(),
+            None => self.disturbed.as_deref(),
+        }
+    }
+
+    /// What to do about figures that others disturbed, for people; `None` where nobody did. Places that
+    /// were measured earlier have [their own](Profile::doubts_of_earlier).
     pub fn doubt(&self) -> Option<String> {
-        let why = self.disturbed.as_ref()?;
-        Some(format!("while this was measured, {why}; measure again when the machine is idle"))
+        Some(told_doubt("this", self.disturbed.as_ref()?))
+    }
+
+    /// The same of each place that was measured earlier.
+    pub fn doubts_of_earlier(&self) -> Vec<String> {
+        let mut doubts: Vec<String> = Vec::new();
+        for (place, earlier) in self.earlier() {
+            let doubt = earlier.disturbed.as_ref().map(|why| told_doubt(&place.to_string(), why));
+            doubts.extend(doubt.filter(|doubt| !doubts.contains(doubt)));
+        }
+        doubts
+    }
+
+    /// The places that were measured earlier.
+    fn earlier(&self) -> impl Iterator<Item = (&Place, &Earlier)> {
+        self.places().filter_map(|place| Some((place, place.earlier.as_ref()?)))
     }
 
     /// Takes over what an older profile of the same machine has of file systems that this one has
-    /// not, and that are as they were, and what disturbed that.
+    /// not, and that are as they were, with what disturbed that.
     pub fn keep_other_places(&mut self, older: Option<Profile>) {
         let same = |older: &Profile| self.machine.is_machine_of(&older.machine);
         let Some(older) = older.filter(same) else { return };
@@ -576,12 +630,14 @@ impl Profile {
             let known = same_boot || !place.is_numbered_at_will();
             known && !here.contains(&place.device) && place.changed().is_none()
         };
-        let elsewhere = |pair: &Pair| pair.place.as_ref().is_some_and(stays);
-        let measured = self.pairs.len();
-        self.pairs.extend(older.pairs.into_iter().filter(elsewhere));
-        if self.pairs.len() > measured {
-            self.disturbed = self.disturbed.take().or(older.disturbed);
-        }
+        let (made, disturbed) = (older.made, older.disturbed);
+        let then = Earlier { made, disturbed };
+        let kept = |mut pair: Pair| {
+            let place = pair.place.as_mut().filter(|place| stays(place))?;
+            place.earlier.get_or_insert_with(|| then.clone());
+            Some(pair)
+        };
+        self.pairs.extend(older.pairs.into_iter().filter_map(kept));
     }
 
     fn places(&self) -> impl Iterator<Item = &Place> {
@@ -722,6 +778,10 @@ pub(crate) fn told_basis(disturbed: Option<&str>) -> String {
             format!("{measured}, while {why}: measure again when it is idle (bytepath tune)")
         }
     }
+}
+
+fn told_doubt(what: &str, why: &str) -> String {
+    format!("while {what} was measured, {why}; measure again when the machine is idle")
 }
 
 /// What every version of the format has.
@@ -943,6 +1003,18 @@ pub(crate) mod tests {
             assert!(told.contains("others worked") && told.contains("again"), "{told}");
         }
         assert!(read(Some("\u{1b}[1m")).is_err());
+        let mut escaped = profile(vec![]);
+        let earlier = Earlier { made: "before".into(), disturbed: Some("\u{1b}[1m".into()) };
+        let place = Place {
+            directory: "/".into(),
+            file_system: "xfs".into(),
+            options: Vec::new(),
+            device: 1,
+            earlier: Some(earlier),
+        };
+        escaped.pairs = vec![Pair { place: Some(place), ..sound().pairs.remove(0) }];
+        let text = serde_json::to_vec(&escaped).expect("written");
+        assert!(Profile::read(written(&text).path()).is_err());
     }
 
     #[test]
@@ -1007,6 +1079,7 @@ pub(crate) mod tests {
                 file_system: kind.into(),
                 options: Vec::new(),
                 device,
+                earlier: None,
             }),
             bytes: None,
             choices: vec![gave("splice", None, speed)],
@@ -1042,6 +1115,7 @@ pub(crate) mod tests {
                 file_system: machine::file_system_of(file.as_fd()).expect("it has one").name,
                 options: Vec::new(),
                 device: file.device(),
+                earlier: None,
             }),
             bytes: None,
             choices: vec![gave("splice", None, speed)],
@@ -1079,6 +1153,7 @@ pub(crate) mod tests {
             file_system: "tmpfs".into(),
             options: Vec::new(),
             device: source.device(),
+            earlier: None,
         };
         let choices = vec![gave("splice", None, 1.0)];
         let pair =
@@ -1140,7 +1215,7 @@ pub(crate) mod tests {
         let here = machine::file_system(Path::new("/")).expect("there is a root");
         let at = |file_system: &str, options: Vec<String>| {
             let (directory, file_system) = ("/".into(), file_system.into());
-            let place = Some(Place { directory, file_system, options, device: 1 });
+            let place = Some(Place { directory, file_system, options, device: 1, earlier: None });
             let choices = vec![gave("splice", None, 1.0)];
             let pair = Pair { source: End::File, sink: End::File, place, bytes: None, choices };
             profile(vec![pair.clone(), pair]).changed_places()
@@ -1150,6 +1225,42 @@ pub(crate) mod tests {
         assert!(other.len() == 1 && other[0].contains("is on"), "{other:?}");
         let other = at(&here.name, vec!["other".to_owned()]);
         assert!(other.len() == 1 && other[0].contains("mounted with"), "{other:?}");
+    }
+
+    #[test]
+    fn what_was_measured_earlier_is_not_in_doubt_for_what_disturbed_the_rest() {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let file = rustix::fs::memfd_create("profile", flags).expect("a file");
+        let source = Endpoint::source(file.as_fd()).expect("a source");
+        let null = Endpoint::open_sink("/dev/null").expect("a sink");
+        let basis = |disturbed: Option<&str>, earlier: Option<Option<&str>>| {
+            let earlier = earlier.map(|disturbed| Earlier {
+                made: "before".into(),
+                disturbed: disturbed.map(str::to_owned),
+            });
+            let place = Place {
+                directory: "/".into(),
+                file_system: "tmpfs".into(),
+                options: Vec::new(),
+                device: source.device(),
+                earlier,
+            };
+            let choices = vec![gave("splice", None, 1.0)];
+            let (source_end, sink, place) = (End::File, End::Null, Some(place));
+            let pair = Pair { source: source_end, sink, place, bytes: None, choices };
+            let mut profile = profile(vec![pair]);
+            profile.disturbed = disturbed.map(str::to_owned);
+            let text = serde_json::to_vec(&profile).expect("written");
+            assert_eq!(Profile::read(written(&text).path()).expect("sound"), profile);
+            profile.basis_between(&source, [&null])
+        };
+        let quiet = "by what was measured on this machine";
+        assert_eq!(basis(None, None), quiet);
+        assert_eq!(basis(Some("others worked"), Some(None)), quiet);
+        let told = basis(Some("others worked"), None);
+        assert!(told.contains("while others worked"), "{told}");
+        let told = basis(None, Some(Some("others slept")));
+        assert!(told.contains("while others slept"), "{told}");
     }
 
     #[test]
@@ -1163,6 +1274,7 @@ pub(crate) mod tests {
                 file_system: here.name.clone(),
                 options: here.options.clone(),
                 device,
+                earlier: None,
             }),
             bytes: None,
             choices: vec![gave("splice", None, speed)],
@@ -1174,17 +1286,25 @@ pub(crate) mod tests {
         let pipes = sound().pairs.remove(0);
         let mut older = profile(vec![at(first, 1.0), at(second, 2.0), at(5, 5.0), gone, pipes]);
         older.disturbed = Some("others worked".into());
+        let kept = |device, speed| {
+            let mut pair = at(device, speed);
+            let (made, disturbed) = (older.made.clone(), older.disturbed.clone());
+            pair.place.as_mut().expect("it has one").earlier = Some(Earlier { made, disturbed });
+            pair
+        };
         let mut newer = profile(vec![at(second, 3.0)]);
+        newer.made = "later".into();
         let mut booted = newer.clone();
         newer.keep_other_places(Some(older.clone()));
-        assert_eq!(newer.pairs, [at(second, 3.0), at(first, 1.0), at(5, 5.0)]);
-        assert_eq!(newer.disturbed, older.disturbed, "of what is kept");
-        let mut all = profile(vec![at(first, 1.0), at(second, 2.0), at(5, 5.0)]);
-        all.keep_other_places(Some(older.clone()));
-        assert_eq!((all.pairs.len(), all.disturbed), (3, None), "nothing is kept");
+        assert_eq!(newer.pairs, [at(second, 3.0), kept(first, 1.0), kept(5, 5.0)]);
+        assert_eq!((newer.doubt(), newer.doubts_of_earlier().len()), (None, 1), "of what is kept");
         booted.machine.boot_id = "of another run".into();
         booted.keep_other_places(Some(older.clone()));
-        assert_eq!(booted.pairs, [at(second, 3.0), at(first, 1.0)]);
+        assert_eq!(booted.pairs, [at(second, 3.0), kept(first, 1.0)]);
+        let mut third = profile(vec![at(second, 4.0)]);
+        third.disturbed = Some("others worked again".into());
+        third.keep_other_places(Some(newer));
+        assert_eq!(third.pairs, [at(second, 4.0), kept(first, 1.0), kept(5, 5.0)]);
         let mut other = profile(vec![]);
         other.machine.kernel = "9.9".into();
         other.keep_other_places(Some(older));

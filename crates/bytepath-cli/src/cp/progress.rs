@@ -102,22 +102,31 @@ fn watch(
 
 fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) -> String {
     let files = tally.files();
-    let known =
-        total.known().map(|(all_files, all_bytes)| (all_files.max(files), all_bytes.max(bytes)));
+    let (skipped_files, skipped_bytes) = total.skipped.so_far();
     let per_second = rate.per_second();
     let speed = numbers::bytes(per_second as u64);
-    match known.filter(|_| !ended) {
+    match total.known().filter(|_| !ended) {
         Some((all_files, all_bytes)) => {
-            let all_files = counted(all_files);
+            // What is skipped is done with; its bytes took no time, so the rate is of the others.
+            let (files, bytes) = (files + skipped_files, bytes + skipped_bytes);
+            let (all_files, all_bytes) = (counted(all_files.max(files)), all_bytes.max(bytes));
             let left = (all_bytes - bytes) as f64 / per_second.max(1.0);
             let left = if per_second < 1.0 { "?".to_owned() } else { clock(left) };
+            // More may be skipped of what is left.
+            let most = if skipped_files > 0 { "at most " } else { "" };
             format!(
-                "{files} of {all_files}, {} of {}, {speed}/s, {left} left",
+                "{files} of {all_files}, {} of {}, {speed}/s, {most}{left} left",
                 numbers::bytes(bytes),
                 numbers::bytes(all_bytes)
             )
         }
-        None => format!("{}, {}, {speed}/s", counted(files), numbers::bytes(bytes)),
+        None => {
+            let skipped = match skipped_files {
+                0 => String::new(),
+                files => format!("; {} skipped", counted(files)),
+            };
+            format!("{}, {}, {speed}/s{skipped}", counted(files), numbers::bytes(bytes))
+        }
     }
 }
 

@@ -117,7 +117,9 @@ impl Tally {
         let durable_bytes = durable.then(|| self.durable_bytes.load(Relaxed));
         Figures {
             files: Some(self.files()),
-            expected_bytes: self.total.known().map(|(_, bytes)| bytes.max(self.bytes())),
+            expected_bytes: self.total.known().map(|(_, bytes)| {
+                bytes.saturating_sub(self.total.skipped.so_far().1).max(self.bytes())
+            }),
             durable_bytes,
             ..hands.reduce(Figures::with).unwrap_or_default()
         }
@@ -150,15 +152,9 @@ pub(super) struct Total {
 }
 
 impl Total {
-    /// Files and bytes, once they are counted.
+    /// Files and bytes, those that are left as they are among them, once they are counted.
     pub(super) fn known(&self) -> Option<(u64, u64)> {
-        let left = |found: &AtomicU64, skipped: &AtomicU64| {
-            found.load(Relaxed).saturating_sub(skipped.load(Relaxed))
-        };
-        let (found, skipped) = (&self.found, &self.skipped);
-        self.complete
-            .load(Relaxed)
-            .then(|| (left(&found.files, &skipped.files), left(&found.bytes, &skipped.bytes)))
+        self.complete.load(Relaxed).then(|| self.found.so_far())
     }
 }
 
@@ -172,6 +168,11 @@ pub(super) struct Sum {
 }
 
 impl Sum {
+    /// Files and bytes.
+    pub(super) fn so_far(&self) -> (u64, u64) {
+        (self.files.load(Relaxed), self.bytes.load(Relaxed))
+    }
+
     /// Adds a file that was named by the user or found below, if it is copied by this name.
     pub(super) fn add(
         &self,

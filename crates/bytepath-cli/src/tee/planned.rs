@@ -36,7 +36,10 @@ impl Planned {
             Ok(profile) => {
                 let plan = FanOutPlan::by_profile(&profile, source, sinks, self.pipes);
                 let rules = plan.unmeasured().map(|what| format!("by rules; {what}"));
-                (plan, rules.unwrap_or_else(|| profile.basis()))
+                (
+                    plan,
+                    rules.unwrap_or_else(|| profile.basis_between(source, sinks.iter().flatten())),
+                )
             }
             Err(why) => (FanOutPlan::by_rules(), format!("by rules; {why}")),
         };

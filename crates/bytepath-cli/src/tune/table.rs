@@ -31,7 +31,7 @@ pub(super) fn print(profile: &Profile) -> io::Result<()> {
     for hint in hints(Machine::this(), profile) {
         text += &format!("{hint}\n");
     }
-    if let Some(doubt) = profile.doubt() {
+    for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier()) {
         text += &format!("\n{doubt}\n");
     }
     io::stdout().lock().write_all(printable(&text).as_bytes())
@@ -85,7 +85,10 @@ fn sections(profile: &Profile) -> Vec<(String, Vec<&Pair>)> {
     for pair in &profile.pairs {
         let title = match &pair.place {
             None => "between processes".to_owned(),
-            Some(place) => format!("files on {place}"),
+            Some(place) => match &place.earlier {
+                None => format!("files on {place}"),
+                Some(earlier) => format!("files on {place}, measured {}", earlier.made),
+            },
         };
         match sections.iter_mut().find(|(other, _)| *other == title) {
             Some((_, pairs)) => pairs.push(pair),

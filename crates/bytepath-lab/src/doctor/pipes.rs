@@ -43,7 +43,7 @@ pub(super) fn size(here: &Here<'_>) -> Examined {
             .changed_by(change);
     }
     let gain = here
-        .profile
+        .measured()
         .and_then(pipe_gain)
         .map(|gain| format!("larger ones gained {}", numbers::ratio(gain)));
     Examined::poor(name, found, "each end sleeps and is woken more often than it would have to")
@@ -158,13 +158,13 @@ impl Raised {
     }
 }
 
-/// What pipes of 256 KiB gained over those of the usual size, between two pipes.
+/// What larger pipes gained over those of the usual size, between two pipes.
 fn pipe_gain(profile: &Profile) -> Option<f64> {
     let pair =
         profile.pairs.iter().find(|pair| (pair.source, pair.sink) == (End::Pipe, End::Pipe))?;
     let large = pair.best(|choice| choice.pipe_bytes.is_some())?;
     let usual = pair.best(|choice| choice.pipe_bytes.is_none())?;
-    Some(large.gib_per_s / usual.gib_per_s)
+    Some(large.overall_gib_per_s / usual.overall_gib_per_s)
 }
 
 #[cfg(test)]
@@ -174,6 +174,35 @@ mod tests {
     use bytepath::machine::{Facts, Limit, Machine};
 
     use super::*;
+
+    #[test]
+    fn what_larger_pipes_gained_is_what_tune_tells_and_nothing_where_others_disturbed_it() {
+        let mut facts = Facts::ordinary();
+        facts.pipes.largest_bytes = Some(64 << 10);
+        let machine = Machine::from_facts(facts);
+        let choice = |pipe_bytes: Option<usize>, median: f64, overall: f64| {
+            serde_json::json!({
+                "route": "splice", "pipe_bytes": pipe_bytes, "gib_per_s": median, "ci95": null,
+                "overall_gib_per_s": overall, "cpu_s_per_gib": 0.1,
+            })
+        };
+        let choices = [choice(Some(1 << 20), 9.0, 6.0), choice(None, 1.0, 2.0)];
+        let mut profile: Profile = serde_json::from_value(serde_json::json!({
+            "schema": "bytepath.profile/1", "made": "now", "bytepath": "0.1.0",
+            "machine": bytepath::profile::MachineKey::of(&machine),
+            "pairs": [{ "source": "pipe", "sink": "pipe", "choices": choices }],
+        }))
+        .expect("a profile");
+        let cost = |profile| {
+            let root = Path::new("/");
+            size(&Here { root, machine: &machine, profile: Some(profile), place: root })
+                .finding
+                .cost
+        };
+        assert_eq!(cost(&profile).as_deref(), Some("larger ones gained 3.00x"));
+        profile.disturbed = Some("others worked".into());
+        assert_eq!(cost(&profile), None);
+    }
 
     #[test]
     fn a_limit_is_raised_by_what_works_for_whom_it_binds() {

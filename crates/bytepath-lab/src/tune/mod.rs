@@ -191,6 +191,7 @@ impl Site {
             file_system: found.name,
             options: found.options,
             device,
+            earlier: None,
         };
         Ok(Site { directory: directory.into(), file, place })
     }

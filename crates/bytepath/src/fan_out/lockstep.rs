@@ -72,7 +72,7 @@ impl<'a> Lockstep<'a> {
             on_loss,
             pipes: job.pipes,
             planner: job.planner,
-            plan: FanOutPlan::by_rules(),
+            plan: FanOutPlan::by_rules().with(job.pipes),
             reservoir: None,
             held: 0,
             scratch: None,
@@ -185,11 +185,10 @@ impl<'a> Lockstep<'a> {
     /// There is much to move: what it costs to look at a plan and to make pipes larger is earned back.
     fn go_by_plan(&mut self) {
         if let Some(planner) = self.planner {
-            self.plan = planner();
+            self.plan = planner().with(self.pipes);
         }
         self.splices &= self.plan.hands_on_pages();
-        if self.pipes == Pipes::Grow {
-            let bytes = self.plan.pipe_bytes();
+        if let Some(bytes) = self.plan.pipe_bytes() {
             let live = self.sinks.iter().filter(|sink| sink.is_live());
             grow_pipes(self.source, live.filter_map(|sink| sink.end), bytes);
             for pair in self.reservoir.iter_mut().chain(&mut self.scratch) {
@@ -201,8 +200,8 @@ impl<'a> Lockstep<'a> {
     /// A pipe of our own, as large as is right by now.
     pub(super) fn pair(&self) -> Result<PipePair, Errno> {
         let mut pair = PipePair::open()?;
-        if self.pipes == Pipes::Grow && self.bytes >= GROW_AFTER_BYTES {
-            pair.grow(self.plan.pipe_bytes());
+        if let Some(bytes) = self.plan.pipe_bytes().filter(|_| self.bytes >= GROW_AFTER_BYTES) {
+            pair.grow(bytes);
         }
         Ok(pair)
     }

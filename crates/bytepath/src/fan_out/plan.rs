@@ -14,8 +14,8 @@ use crate::size::shown;
 pub struct FanOutPlan {
     /// Whether pages are handed on where the ends have them; else everything is read and written.
     hands_on_pages: bool,
-    /// What pipes are made, once it shows that there is much to move.
-    pipe_bytes: usize,
+    /// What pipes are made, once it shows that there is much to move, unless they stay as they are.
+    pipe_bytes: Option<usize>,
     /// What was measured: the route that is best to each kind of sink, and its speed.
     measured: Vec<Best>,
     /// What the profile has no figures for, where nothing was.
@@ -36,7 +36,7 @@ impl FanOutPlan {
     /// Without any figures: handing pages on saves a copy for every sink.
     pub fn by_rules() -> Self {
         let (measured, unmeasured) = (Vec::new(), None);
-        FanOutPlan { hands_on_pages: true, pipe_bytes: PIPE_BYTES, measured, unmeasured }
+        FanOutPlan { hands_on_pages: true, pipe_bytes: Some(PIPE_BYTES), measured, unmeasured }
     }
 
     /// By the figures of each sink alone: pages are handed on unless reading and writing is the best
@@ -66,10 +66,16 @@ impl FanOutPlan {
         let copies = |best: &Best| best.route == "read-write";
         FanOutPlan {
             hands_on_pages: measured.is_empty() || !measured.iter().all(copies),
-            pipe_bytes: pipe_bytes.unwrap_or(PIPE_BYTES),
+            pipe_bytes: pipe_bytes.or(Some(PIPE_BYTES)),
             unmeasured: measured.is_empty().then_some(unmeasured),
             measured,
         }
+        .with(pipes)
+    }
+
+    /// The same, for pipes that may have to stay as they are.
+    pub(super) fn with(self, pipes: Pipes) -> Self {
+        FanOutPlan { pipe_bytes: self.pipe_bytes.filter(|_| pipes == Pipes::Grow), ..self }
     }
 
     /// Whether pages are handed on where the ends have them.
@@ -77,8 +83,8 @@ impl FanOutPlan {
         self.hands_on_pages
     }
 
-    /// What pipes are made, in bytes.
-    pub fn pipe_bytes(&self) -> usize {
+    /// What pipes are made, in bytes; `None` where they stay as they are.
+    pub fn pipe_bytes(&self) -> Option<usize> {
         self.pipe_bytes
     }
 
@@ -100,7 +106,10 @@ impl fmt::Display for FanOutPlan {
             true => "pages are handed on where both ends have them, the rest is read and written",
             false => "everything is read and written",
         })?;
-        write!(f, "; pipes of {}", shown(self.pipe_bytes as u64))?;
+        match self.pipe_bytes {
+            Some(bytes) => write!(f, "; pipes of {}", shown(bytes as u64))?,
+            None => f.write_str("; pipes stay as they are")?,
+        }
         for best in &self.measured {
             let Best { sink, route, gib_per_s, elsewhere } = best;
             write!(f, "; to a {sink} alone {route} is best, {gib_per_s:.2} GiB/s")?;
@@ -131,15 +140,16 @@ mod tests {
         ]);
         let plan = FanOutPlan::by_profile(&spliced, &source, &sinks, Pipes::Grow);
         assert!(plan.hands_on_pages() && plan.is_measured());
-        assert_eq!(plan.pipe_bytes(), 256 << 10);
+        assert_eq!(plan.pipe_bytes(), Some(256 << 10));
         let copied =
             between_pipes(vec![gave("splice", None, 1.0), gave("read-write", Some(1 << 19), 5.0)]);
         let plan = FanOutPlan::by_profile(&copied, &source, &sinks, Pipes::Grow);
         assert!(!plan.hands_on_pages());
-        assert_eq!(plan.pipe_bytes(), 1 << 19);
+        assert_eq!(plan.pipe_bytes(), Some(1 << 19));
         assert!(plan.to_string().contains("to a pipe alone read-write is best, 5.00 GiB/s"));
         let plan = FanOutPlan::by_profile(&copied, &source, &sinks, Pipes::Leave);
-        assert!(plan.to_string().contains("to a pipe alone splice is best, 1.00 GiB/s"), "{plan}");
+        let told = "; pipes stay as they are; to a pipe alone splice is best, 1.00 GiB/s";
+        assert!(plan.to_string().ends_with(told), "{plan}");
         let large = between_pipes(vec![gave("splice", Some(1 << 20), 5.0)]);
         let plan = FanOutPlan::by_profile(&large, &source, &sinks, Pipes::Leave);
         assert_eq!(plan.unmeasured(), Some(Unmeasured::Allowed));

@@ -14,7 +14,7 @@ use super::lockstep::{BUFFER_BYTES, grow_pipes};
 use super::queue::{Piece, Pieces, Queue, read_all_at};
 use super::sink::{Sink, Way};
 use super::taking::wait_for_source;
-use super::{AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Pipes, Readers};
+use super::{AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Readers};
 use crate::endpoint::{Blocking, Kind};
 use crate::meter::Meter;
 use crate::pages::AlignedBuffer;
@@ -108,7 +108,8 @@ impl<'a> Queued<'a> {
     }
 
     pub(super) fn run(self) -> FannedOut {
-        let (mut served, mut bytes, mut plan) = (Vec::new(), 0, FanOutPlan::by_rules());
+        let (mut served, mut bytes, mut plan) =
+            (Vec::new(), 0, FanOutPlan::by_rules().with(self.job.pipes));
         let ending = std::thread::scope(|scope| {
             let _released = Released(&self);
             let mut threads = Vec::new();
@@ -182,11 +183,10 @@ impl<'a> Queued<'a> {
             let count = piece.len() as u64;
             if super::lockstep::passes_growth(*bytes, count) {
                 if let Some(planner) = self.job.planner {
-                    *plan = planner();
+                    *plan = planner().with(self.job.pipes);
                 }
-                if self.job.pipes == Pipes::Grow {
-                    let sinks = self.job.sinks.iter().flatten();
-                    grow_pipes(self.job.source, sinks, plan.pipe_bytes());
+                if let Some(bytes) = plan.pipe_bytes() {
+                    grow_pipes(self.job.source, self.job.sinks.iter().flatten(), bytes);
                 }
             }
             *bytes += count;

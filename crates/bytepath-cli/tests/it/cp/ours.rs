@@ -411,7 +411,7 @@ fn progress_is_shown_and_told_on_request() {
 
 /// The last operand is a FIFO, for which the copying waits until the total was shown.
 #[test]
-fn progress_counts_neither_holes_nor_further_names_nor_what_is_skipped() {
+fn progress_counts_neither_holes_nor_further_names_and_what_is_skipped_as_done() {
     for (prepare, words, wanted) in [
         (
             "truncate -s 20M holes && cat a >>holes && truncate -s 9M nothing",
@@ -419,8 +419,8 @@ fn progress_counts_neither_holes_nor_further_names_nor_what_is_skipped() {
             "2 of 2 files, 4 B of 4 B, ",
         ),
         ("ln a b && ln a d", "-a --copy-contents a b d", "1 of 1 file, 4 B of 4 B, "),
-        ("cp -p a t", "-u a c", "1 of 1 file, 4 B of 4 B, "),
-        ("ln a b && cp -p a b t", "-au --copy-contents a b c", "1 of 1 file, 4 B of 4 B, "),
+        ("cp -p a t", "-u a c", "2 of 2 files, 8 B of 8 B, "),
+        ("ln a b && cp -p a b t", "-au --copy-contents a b c", "2 of 2 files, 8 B of 8 B, "),
         (
             "truncate -s 20M holes && cat a >>holes && truncate -s 20M t/holes",
             "--resume holes",
@@ -433,5 +433,11 @@ fn progress_counts_neither_holes_nor_further_names_nor_what_is_skipped() {
              echo fed >f; wait; cat said"
         ));
         assert!(done.stdout.contains(wanted), "{words}: {done:?}");
+        // A total that was shown stays.
+        if wanted.contains("8 B") {
+            let count = |words| done.stdout.matches(words).count();
+            assert_eq!(count(" of "), count(" of 2 files, ") + count(" of 8 B, "), "{done:?}");
+            assert!(count(", at most ") > 0 && count("; 1 file skipped") == 1, "{done:?}");
+        }
     }
 }

@@ -394,6 +394,11 @@ fn the_plan_is_explained() {
     for word in ["from a pipe: splice", "(pipe): tee, 5 bytes", "(file): splice", "came: 5 bytes"] {
         assert!(said.contains(word), "{word}: {said}");
     }
+    for (way, pipes) in [("", "; pipes of 1 MiB"), ("--no-enlarge", "; pipes stay as they are")] {
+        let line = format!("head -c 3M /dev/zero | $bytepath tee --explain-plan {way} | wc -c");
+        let said = shell(&format!("export XDG_STATE_HOME=/proc; {line}")).stderr;
+        assert!(said.contains(pipes), "{way}: {said}");
+    }
     std::fs::write(folder.path().join("a"), "12345").expect("a file");
     let line =
         format!("$bytepath tee --explain-plan {name} <{} | cat", folder.path().join("a").display());

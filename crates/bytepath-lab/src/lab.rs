@@ -206,6 +206,15 @@ impl Running {
         }
     }
 
+    /// It failed, and what it gave before in that block has nothing beside it: the reference arm and the
+    /// A/A control are one work.
+    fn fail(&mut self, block: u32, why: String) {
+        self.samples.retain(|sample| sample.block < block);
+        self.costs.truncate(self.samples.len());
+        self.pending = None;
+        self.failed = Some(Failed { block, why });
+    }
+
     /// What a sample that counts told beside its value.
     fn take(&mut self, outcome: Outcome) -> Result<(), String> {
         self.found = outcome.found;
@@ -410,7 +419,10 @@ impl Bench {
         let (outcome, noise) = match observed(running.work.as_ref(), &settings.timing) {
             Ok(observed) => observed,
             Err(why) => {
-                running.failed = Some(Failed { block: turn.block, why });
+                running.fail(turn.block, why);
+                if work_of == lineup.reference() {
+                    self.control.retain(|sample| sample.block < turn.block);
+                }
                 return;
             }
         };

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytepath::machine::Machine;
 use bytepath_report::{
-    Control, Costs, EXIT_CODES, Experiment, Explained, Figures, Latency, Record, Sample,
-    SchemaName, Status, figures, latency,
+    Control, Costs, EXIT_CODES, Experiment, Explained, Figures, Latency, PEAK_AT_MOST, Record,
+    Sample, SchemaName, Status, figures, latency,
 };
 use hdrhistogram::Histogram;
 use serde_json::Value;
@@ -640,7 +640,11 @@ fn finished(
     let count = |(_, sample): &(&Costs, &Sample)| !sample.superseded;
     let costs: Vec<&Costs> =
         costs.iter().zip(&samples).filter(count).map(|(costs, _)| costs).collect();
-    shown.costs = Some(median_costs(&costs));
+    let costs = median_costs(&costs);
+    if costs.peak_memory_bytes.is_some() {
+        shown.params.remove(PEAK_AT_MOST);
+    }
+    shown.costs = Some(costs);
     shown.samples = samples;
     match Ratio::of(&values, compared) {
         // How far its own blocks are apart says nothing of how far it is from itself.
@@ -715,8 +719,15 @@ fn median_costs(costs: &[&Costs]) -> Costs {
         cpu_system_s_per_run: of(|costs| costs.cpu_system_s_per_run),
         context_switches_per_run: of(|costs| costs.context_switches_per_run),
         page_faults_per_run: of(|costs| costs.page_faults_per_run),
-        peak_memory_bytes: of(|costs| costs.peak_memory_bytes),
+        peak_memory_bytes: median_peak(costs),
     }
+}
+
+/// A run whose peak is not known had a smaller one than those of which it is.
+fn median_peak(costs: &[&Costs]) -> Option<f64> {
+    let known = costs.iter().filter(|costs| costs.peak_memory_bytes.is_some()).count();
+    let peaks: Vec<_> = costs.iter().map(|costs| costs.peak_memory_bytes.unwrap_or(0.0)).collect();
+    median(&peaks).filter(|_| known * 2 > peaks.len())
 }
 
 /// An observer that looks away.

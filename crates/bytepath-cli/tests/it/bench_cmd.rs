@@ -71,6 +71,17 @@ fn commands_are_measured_from_start_to_end_with_what_they_use() {
 }
 
 #[test]
+fn the_peak_of_memory_is_the_commands_though_who_measures_was_started_by_more() {
+    let more = std::hint::black_box(vec![1_u8; 200 << 20]);
+    let line = "head -c 64M /dev/zero | tail -c 60M | wc -c";
+    let clocked = run(&mut bytepath(&["clock", "--", "sh", "-c", line])).well().json();
+    drop(more);
+    let bytes = |name: &str| clocked[name].as_u64().unwrap_or(0);
+    assert!((60_000_000..200 << 20).contains(&bytes("peak_bytes")), "{clocked}");
+    assert!((1..200 << 20).contains(&bytes("own_bytes")), "{clocked}");
+}
+
+#[test]
 fn every_command_runs_once_a_block_with_its_steps_around_it() {
     let folder = folder();
     let steps = ["--setup", "echo setup >> log", "--cleanup", "echo cleanup >> log"];

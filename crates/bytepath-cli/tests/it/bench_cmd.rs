@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::{Value, json};
 
 use crate::program::{
@@ -377,6 +378,39 @@ fn what_a_command_has_started_ends_with_a_bench_that_is_killed_or_told_to_end() 
             takes_along(&words, folder.path(), signal);
         }
     }
+}
+
+#[test]
+fn a_signal_that_a_command_sends_to_its_group_does_not_end_bench() {
+    if !installed("setsid") {
+        println!("skipped: a run without a terminal takes setsid");
+        return;
+    }
+    let folder = folder();
+    let bench = |words: &[&str]| {
+        let mut command = Command::new("setsid");
+        command.args(["-w", BYTEPATH, "bench", "cmd", "--no-store", "--blocks", "3"]);
+        run(command.args(words).current_dir(folder.path()))
+    };
+    let found = bench(&["kill 0", "kill -9 0", "true", "-i", "--json", "-"]).well().json();
+    let codes = [json!({"143": 3}), json!({"137": 3}), Value::Null];
+    for (arm, codes) in found["arms"].as_array().expect("arms").iter().zip(codes) {
+        assert_eq!(arm["params"]["exit_codes"], codes, "{arm}");
+    }
+    bench(&["true", "--prepare", "kill 0"]).refused(1, &["before each run failed: kill 0 (signal"]);
+}
+
+#[test]
+fn what_a_command_has_started_ends_with_a_bench_whose_group_is_killed() {
+    let folder = folder();
+    let words = ["bench", "cmd", "sleep 100 & echo $! > left; wait", "--no-store"];
+    let mut command = bytepath(&words);
+    command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut bench = spawned(command.process_group(0));
+    let process = written(&folder.path().join("left"));
+    kill_process_group(Pid::from_child(bench.child()), Signal::KILL).expect("it runs");
+    assert_eq!(signal_of(&bench.done()), Some(Signal::KILL.as_raw()));
+    ended(process);
 }
 
 #[test]

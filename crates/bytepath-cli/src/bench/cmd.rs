@@ -241,8 +241,12 @@ fn commands(options: &Cmd, combinations: &[Values]) -> anyhow::Result<Vec<Asked>
                 )));
             }
             if asked.iter().any(|known| known.name == name) {
+                let hint = match values.first() {
+                    Some((variable, _)) => format!(", which may have {{{variable}}} in it"),
+                    None => String::new(),
+                };
                 return Err(wrong_usage(format!(
-                    "{name:?} would run twice: give each once, or name them with -n"
+                    "{name:?} would run twice: give each once, or name them with -n{hint}"
                 )));
             }
             let step = |step: &Option<String>| step.as_deref().map(filled);

@@ -512,6 +512,8 @@ fn wrong_words_are_told_before_anything_runs() {
     for (words, told) in cases {
         bench(folder.path(), words).refused(2, &[told]);
     }
+    let same = ["true", "-L", "n", "1,2", "-p", "echo {n}"];
+    bench(folder.path(), &same).refused(2, &["name them with -n, which may have {n} in it"]);
     bench(folder.path(), &["true", "--input", "absent"]).refused(1, &["cannot read absent"]);
 }
 

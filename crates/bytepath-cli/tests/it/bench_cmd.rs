@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -406,7 +405,7 @@ fn what_a_command_has_started_ends_with_a_bench_whose_group_is_killed() {
     let words = ["bench", "cmd", "sleep 100 & echo $! > left; wait", "--no-store"];
     let mut command = bytepath(&words);
     command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut bench = spawned(command.process_group(0));
+    let mut bench = spawned(&mut command);
     let process = written(&folder.path().join("left"));
     kill_process_group(Pid::from_child(bench.child()), Signal::KILL).expect("it runs");
     assert_eq!(signal_of(&bench.done()), Some(Signal::KILL.as_raw()));

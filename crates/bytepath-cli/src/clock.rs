@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use bytepath_lab::descendants::in_group_of_its_own;
 use bytepath_lab::ends::Starter;
 use bytepath_lab::{clock, interrupt};
 use clap::Args;
@@ -53,6 +54,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         false => Stdio::null(),
         true => std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?.into(),
     });
+    in_group_of_its_own(&mut command);
     let clocked = clock::run(&mut command)?;
     let text = serde_json::to_string(&clocked)?;
     let mut stdout = std::io::stdout();

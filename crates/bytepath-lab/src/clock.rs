@@ -29,7 +29,7 @@ pub struct Clocked {
     pub usage: Usage,
     /// The most memory that one of them held, in bytes; none where this process held more.
     pub peak_bytes: Option<u64>,
-    /// What this process held.
+    /// The most that this process held.
     pub own_bytes: Option<u64>,
     /// Its exit code.
     pub code: Option<i32>,
@@ -59,12 +59,12 @@ pub fn run(command: &mut Command) -> io::Result<Clocked> {
     }
     let status: ExitStatus = child.wait()?;
     let seconds = began.elapsed().as_secs_f64();
-    let own_bytes = held(UsageWho::RUSAGE_SELF);
+    let own_bytes = own_peak();
     Ok(Clocked {
         began_ns,
         seconds,
         usage: Usage::of_children().since(before),
-        peak_bytes: held(UsageWho::RUSAGE_CHILDREN).filter(|peak| Some(*peak) > own_bytes),
+        peak_bytes: peak_of_children().filter(|peak| own_bytes.is_some_and(|own| *peak > own)),
         own_bytes,
         code: status.code(),
         signal: status.signal(),
@@ -79,8 +79,16 @@ pub(crate) fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The most memory that was held at once, in bytes.
-fn held(who: UsageWho) -> Option<u64> {
+/// The most memory that one of the children held at once, in bytes.
+fn peak_of_children() -> Option<u64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
     // The kernel tells it in KiB.
-    getrusage(who).ok().and_then(|usage| u64::try_from(usage.max_rss()).ok()).map(|kib| kib << 10)
+    u64::try_from(usage.max_rss()).ok().map(|kib| kib << 10)
+}
+
+/// The same of this process. getrusage(2) counts in what the process held that became this one.
+fn own_peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim();
+    kib.strip_suffix("kB")?.trim_end().parse::<u64>().ok().map(|kib| kib << 10)
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::clock::Clocked;
+use crate::descendants::in_group_of_its_own;
 use crate::ends::Starter;
 use crate::interrupt::wished_within;
 use crate::pipe_work::SIGNAL_PATIENCE;
@@ -64,6 +65,8 @@ impl<Word: AsRef<OsStr>> Asked<'_, Word> {
         };
         clock.arg("--").args(self.words);
         clock.stdout(report.try_clone().map_err(told)?).stderr(errors.try_clone().map_err(told)?);
+        // What ends all processes of this one's group leaves the clock, to end the command.
+        in_group_of_its_own(&mut clock);
         let status = run(&mut clock)?;
         let mut text = String::new();
         report.rewind().and_then(|()| report.read_to_string(&mut text)).map_err(told)?;

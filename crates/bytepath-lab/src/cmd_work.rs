@@ -197,7 +197,7 @@ impl Steps {
 }
 
 fn outcome(clocked: &Clocked) -> Outcome {
-    let at_most = clocked.own_bytes.filter(|_| clocked.peak_bytes.is_none());
+    let at_most = clocked.peak_bytes.or(clocked.own_bytes);
     let at_most = at_most.map(|bytes| (PEAK_AT_MOST.to_owned(), bytes.into()));
     Outcome {
         value: clocked.seconds,

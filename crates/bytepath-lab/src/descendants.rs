@@ -1,13 +1,26 @@
-//! A process and all that descends from it, ended together. They stay in the process group of this one, as
-//! a terminal stops and interrupts them: a group of their own would be in its background.
+//! A process and all that descends from it, ended together. At a terminal they stay in the process group of
+//! this one, as it stops and interrupts them: a group of their own would be in its background.
 
 use std::collections::BTreeSet;
-use std::process::Child;
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
 /// Each look finds a generation more at least; a program that starts others faster is not ended by this.
 const LOOKS_MAX: usize = 1000;
+
+/// Where there is no terminal, has a program begin a process group, so that what it sends to its own
+/// (`kill 0`) does not come to this process.
+pub fn in_group_of_its_own(command: &mut Command) {
+    // A process that has no terminal is told so here.
+    let terminal = File::open("/dev/tty").map_err(|error| error.raw_os_error());
+    if terminal.is_err_and(|errno| errno == Some(Errno::NXIO.raw_os_error())) {
+        command.process_group(0);
+    }
+}
 
 /// Ends a process of this one, if it runs, and all that it started, also indirectly. What lost its parent
 /// before, and went to another, is not found.

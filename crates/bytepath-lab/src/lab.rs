@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytepath::machine::Machine;
 use bytepath_report::{
-    Control, Costs, EXIT_CODES, Experiment, Explained, Figures, Latency, Record, Sample,
-    SchemaName, Status, figures, latency,
+    Control, Costs, EXIT_CODES, Experiment, Explained, Figures, Latency, PEAK_AT_MOST, Record,
+    Sample, SchemaName, Status, figures, latency,
 };
 use hdrhistogram::Histogram;
 use serde_json::Value;
@@ -204,6 +204,15 @@ impl Running {
         if let Err(why) = taken {
             self.failed.get_or_insert(Failed { block, why });
         }
+    }
+
+    /// It failed, and what it gave before in that block has nothing beside it: the reference arm and the
+    /// A/A control are one work.
+    fn fail(&mut self, block: u32, why: String) {
+        self.samples.retain(|sample| sample.block < block);
+        self.costs.truncate(self.samples.len());
+        self.pending = None;
+        self.failed = Some(Failed { block, why });
     }
 
     /// What a sample that counts told beside its value.
@@ -410,7 +419,10 @@ impl Bench {
         let (outcome, noise) = match observed(running.work.as_ref(), &settings.timing) {
             Ok(observed) => observed,
             Err(why) => {
-                running.failed = Some(Failed { block: turn.block, why });
+                running.fail(turn.block, why);
+                if work_of == lineup.reference() {
+                    self.control.retain(|sample| sample.block < turn.block);
+                }
                 return;
             }
         };
@@ -628,7 +640,11 @@ fn finished(
     let count = |(_, sample): &(&Costs, &Sample)| !sample.superseded;
     let costs: Vec<&Costs> =
         costs.iter().zip(&samples).filter(count).map(|(costs, _)| costs).collect();
-    shown.costs = Some(median_costs(&costs));
+    let costs = median_costs(&costs);
+    if costs.peak_memory_bytes.is_some() {
+        shown.params.remove(PEAK_AT_MOST);
+    }
+    shown.costs = Some(costs);
     shown.samples = samples;
     match Ratio::of(&values, compared) {
         // How far its own blocks are apart says nothing of how far it is from itself.
@@ -703,8 +719,15 @@ fn median_costs(costs: &[&Costs]) -> Costs {
         cpu_system_s_per_run: of(|costs| costs.cpu_system_s_per_run),
         context_switches_per_run: of(|costs| costs.context_switches_per_run),
         page_faults_per_run: of(|costs| costs.page_faults_per_run),
-        peak_memory_bytes: of(|costs| costs.peak_memory_bytes),
+        peak_memory_bytes: median_peak(costs),
     }
+}
+
+/// A run whose peak is not known had a smaller one than those of which it is.
+fn median_peak(costs: &[&Costs]) -> Option<f64> {
+    let known = costs.iter().filter(|costs| costs.peak_memory_bytes.is_some()).count();
+    let peaks: Vec<_> = costs.iter().map(|costs| costs.peak_memory_bytes.unwrap_or(0.0)).collect();
+    median(&peaks).filter(|_| known * 2 > peaks.len())
 }
 
 /// An observer that looks away.

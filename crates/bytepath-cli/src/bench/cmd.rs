@@ -20,6 +20,10 @@ use crate::wrong_usage;
 #[command(mut_args(telling(BLOCKS, [Sampling::USUAL, Sampling::QUICK])))]
 pub(super) struct Cmd {
     /// What you would type into a shell, each command as one argument
+    ///
+    /// Where there is no terminal, each has a process group of its own. At a terminal all share that of bytepath, so
+    /// that ^C, ^Z and questions at the terminal work: a command that sends a signal to its group (kill 0) sends it
+    /// to bytepath too there; begin it by setsid -w.
     #[arg(required = true, value_name = "COMMAND")]
     command: Vec<String>,
     /// Call a command this, the first for the first
@@ -237,8 +241,12 @@ fn commands(options: &Cmd, combinations: &[Values]) -> anyhow::Result<Vec<Asked>
                 )));
             }
             if asked.iter().any(|known| known.name == name) {
+                let hint = match values.first() {
+                    Some((variable, _)) => format!(", which may have {{{variable}}} in it"),
+                    None => String::new(),
+                };
                 return Err(wrong_usage(format!(
-                    "{name:?} would run twice: give each once, or name them with -n"
+                    "{name:?} would run twice: give each once, or name them with -n{hint}"
                 )));
             }
             let step = |step: &Option<String>| step.as_deref().map(filled);

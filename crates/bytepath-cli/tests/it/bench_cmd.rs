@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::{Value, json};
 
 use crate::program::{
@@ -68,6 +68,17 @@ fn commands_are_measured_from_start_to_end_with_what_they_use() {
     assert!(cost(2, "page_faults_per_run") > Some(10_000.0), "{}", arms[2]["costs"]);
     assert!(cost(0, "context_switches_per_run") >= Some(1.0), "who sleeps gives up its CPU");
     assert_eq!(record["control"]["arm"], "sleep 0.05 (A/A)");
+}
+
+#[test]
+fn the_peak_of_memory_is_the_commands_though_who_measures_was_started_by_more() {
+    let more = std::hint::black_box(vec![1_u8; 200 << 20]);
+    let line = "head -c 64M /dev/zero | tail -c 60M | wc -c";
+    let clocked = run(&mut bytepath(&["clock", "--", "sh", "-c", line])).well().json();
+    drop(more);
+    let bytes = |name: &str| clocked[name].as_u64().unwrap_or(0);
+    assert!((60_000_000..200 << 20).contains(&bytes("peak_bytes")), "{clocked}");
+    assert!((1..200 << 20).contains(&bytes("own_bytes")), "{clocked}");
 }
 
 #[test]
@@ -369,6 +380,39 @@ fn what_a_command_has_started_ends_with_a_bench_that_is_killed_or_told_to_end() 
 }
 
 #[test]
+fn a_signal_that_a_command_sends_to_its_group_does_not_end_bench() {
+    if !installed("setsid") {
+        println!("skipped: a run without a terminal takes setsid");
+        return;
+    }
+    let folder = folder();
+    let bench = |words: &[&str]| {
+        let mut command = Command::new("setsid");
+        command.args(["-w", BYTEPATH, "bench", "cmd", "--no-store", "--blocks", "3"]);
+        run(command.args(words).current_dir(folder.path()))
+    };
+    let found = bench(&["kill 0", "kill -9 0", "true", "-i", "--json", "-"]).well().json();
+    let codes = [json!({"143": 3}), json!({"137": 3}), Value::Null];
+    for (arm, codes) in found["arms"].as_array().expect("arms").iter().zip(codes) {
+        assert_eq!(arm["params"]["exit_codes"], codes, "{arm}");
+    }
+    bench(&["true", "--prepare", "kill 0"]).refused(1, &["before each run failed: kill 0 (signal"]);
+}
+
+#[test]
+fn what_a_command_has_started_ends_with_a_bench_whose_group_is_killed() {
+    let folder = folder();
+    let words = ["bench", "cmd", "sleep 100 & echo $! > left; wait", "--no-store"];
+    let mut command = bytepath(&words);
+    command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut bench = spawned(&mut command);
+    let process = written(&folder.path().join("left"));
+    kill_process_group(Pid::from_child(bench.child()), Signal::KILL).expect("it runs");
+    assert_eq!(signal_of(&bench.done()), Some(Signal::KILL.as_raw()));
+    ended(process);
+}
+
+#[test]
 fn a_step_ends_with_all_that_it_started() {
     let started = "sleep 100 & echo $! > left; wait";
     let steps = [
@@ -467,6 +511,8 @@ fn wrong_words_are_told_before_anything_runs() {
     for (words, told) in cases {
         bench(folder.path(), words).refused(2, &[told]);
     }
+    let same = ["true", "-L", "n", "1,2", "-p", "echo {n}"];
+    bench(folder.path(), &same).refused(2, &["name them with -n, which may have {n} in it"]);
     bench(folder.path(), &["true", "--input", "absent"]).refused(1, &["cannot read absent"]);
 }
 

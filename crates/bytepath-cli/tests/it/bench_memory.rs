@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use crate::program::{
-    BYTEPATH, arms, as_nobody, bytepath, installed, root, run, shell, signal_of, spawned,
+    BYTEPATH, arms, as_nobody, bytepath, installed, root, run, shell, signal_of, spawned, until,
 };
 
 /// Blocks and times that take no time; the figures mean nothing.
@@ -310,13 +310,12 @@ fn an_experiment_of_all_that_is_under_way_ends_when_only_they_are_told_to() {
     command.arg(folder.path()).args(["--without", &others.join(",")]);
     let mut all = spawned(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let pid = Pid::from_child(all.child());
-    let children = format!("/proc/{0}/task/{0}/children", pid.as_raw_pid());
-    let began = std::time::Instant::now();
-    while std::fs::read_to_string(&children).is_ok_and(|children| children.is_empty()) {
-        assert!(began.elapsed().as_secs() < 60, "it begins one");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let children = |pid: &str| {
+        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default()
+    };
+    // One that has started workers heeds signals.
+    let works = |pid: &str| !children(pid).is_empty();
+    until("a worker", || children(&pid.to_string()).split_whitespace().any(works));
     kill_process(pid, Signal::TERM).expect("it is there");
     let done = all.done();
     assert_eq!(signal_of(&done), Some(Signal::TERM.as_raw()), "{done:?}");

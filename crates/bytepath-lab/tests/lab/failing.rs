@@ -1,8 +1,10 @@
 //! Arms that cannot run, or stop running.
 
+use std::collections::BTreeSet;
+
 use bytepath_lab::arm::Arm;
 use bytepath_lab::lab::{self, Blocks};
-use bytepath_report::{Experiment, Status};
+use bytepath_report::{Experiment, Sample, Status};
 
 use crate::works::{Told, arm, found, recorded, run, settings, steady, worked};
 
@@ -79,6 +81,20 @@ fn a_reference_that_fails_midway_leaves_no_ratios_and_a_note() {
     assert!(record.arms.iter().all(|arm| arm.ratio.is_none() && arm.verdict.is_none()));
     let said = "the reference arm a failed, so there are no ratios";
     assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
+}
+
+#[test]
+fn a_reference_that_fails_has_as_many_samples_as_its_control() {
+    // The second turn of a block, unless samples were measured again.
+    let failing = arm("a", |done| if done < 10 { Ok(1.0) } else { Err("gone".to_owned()) });
+    let record = recorded(vec![failing, steady("b", 1.0)], 8);
+    let blocks = |samples: &[Sample]| {
+        let counted = samples.iter().filter(|sample| !sample.superseded);
+        counted.map(|sample| sample.block).collect::<BTreeSet<_>>()
+    };
+    let control = record.control.as_ref().expect("three blocks and more are complete");
+    assert_eq!(blocks(&control.samples), blocks(&found(&record, "a").samples));
+    assert!(record.notes.iter().any(|note| note.starts_with("the reference arm a failed")));
 }
 
 #[test]

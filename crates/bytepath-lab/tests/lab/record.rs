@@ -1,8 +1,11 @@
 //! What the record says of a run that went well.
 
-use bytepath_lab::arm::Arm;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use bytepath_lab::arm::{Arm, Outcome, Timing, Work};
 use bytepath_lab::lab::{Blocks, CONTROL_SUFFIX};
-use bytepath_report::Verdict;
+use bytepath_report::{Costs, PEAK_AT_MOST, Verdict};
 use serde_json::json;
 
 use crate::works::{arm, found, recorded, run, steady, worked};
@@ -44,6 +47,38 @@ fn two_blocks_are_measured_but_not_trusted_and_the_reason_is_their_number() {
     let why = record.untrusted_why.as_deref().expect("two blocks say nothing about the spread");
     assert!(why.contains("2 blocks") && why.contains("at least 3"), "{why}");
     assert!(found(&record, "b").median.is_some());
+}
+
+/// Knows its peak of memory in every run but the second, or in that alone, which is in the first block.
+struct Peaking {
+    knows_second_alone: bool,
+    done: Cell<u32>,
+}
+
+impl Work for Peaking {
+    fn cpus(&self) -> &[usize] {
+        &[]
+    }
+
+    fn sample(&self, _: &Timing) -> Result<Outcome, String> {
+        let is_second = self.done.replace(self.done.get() + 1) == 1;
+        let known = (is_second == self.knows_second_alone).then_some(5000.0);
+        let costs = Costs { peak_memory_bytes: known, ..Costs::default() };
+        let found = BTreeMap::from([(PEAK_AT_MOST.to_owned(), 5000.into())]);
+        Ok(Outcome { value: 1.0, seconds: 0.001, costs, found, ..Outcome::default() })
+    }
+}
+
+#[test]
+fn a_peak_of_memory_that_few_runs_tell_is_no_figure_but_a_bound() {
+    let peaking = |knows_second_alone| {
+        let work = Peaking { knows_second_alone, done: Cell::new(0) };
+        let record = recorded(vec![worked("a", Ok(Box::new(work)))], 5);
+        let arm = found(&record, "a").clone();
+        (arm.costs.expect("they are told").peak_memory_bytes, arm.params.get(PEAK_AT_MOST).cloned())
+    };
+    assert_eq!(peaking(false), (Some(5000.0), None));
+    assert_eq!(peaking(true), (None, Some(json!(5000))));
 }
 
 #[test]

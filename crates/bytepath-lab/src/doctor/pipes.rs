@@ -193,7 +193,7 @@ mod tests {
             "pairs": [{ "source": "pipe", "sink": "pipe", "choices": choices }],
         }))
         .expect("a profile");
-        let cost = |profile| {
+        let cost = |profile: &Profile| {
             let root = Path::new("/");
             size(&Here { root, machine: &machine, profile: Some(profile), place: root })
                 .finding

@@ -128,5 +128,6 @@ fn transfer(mut error: TransferError, before: u64) -> CopyError {
         TransferError::PipeSize(refusal) => {
             CopyError::new(refusal.errno.unwrap_or(Errno::INVAL), text, before)
         }
+        TransferError::OtherJob(_) => CopyError::new(Errno::INVAL, text, before),
     }
 }

@@ -278,7 +278,9 @@ impl Planning<'_> {
                 self.total.declined.extend_from_slice(declined);
             }
             TransferError::Cancelled { offset, .. } => self.total.bytes += offset,
-            TransferError::MeterInUse | TransferError::PipeSize(_) => {}
+            TransferError::MeterInUse
+            | TransferError::PipeSize(_)
+            | TransferError::OtherJob(_) => {}
         }
     }
 

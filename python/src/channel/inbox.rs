@@ -227,9 +227,7 @@ impl Inbox {
             state.listener = None;
             state.newcomers.clear();
             state.offers.clear();
-            for lane in state.lanes.drain(..) {
-                lane.receiver.abandon();
-            }
+            state.lanes.clear();
         }
     }
 }

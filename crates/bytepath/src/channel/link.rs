@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
+use rustix::process::{Pid, getpid};
 use rustix::thread::futex;
 
 use super::connection::{Connection, deadline};
@@ -134,6 +135,8 @@ pub(super) struct Link {
     pub(super) socket: Arc<OwnedFd>,
     end: End,
     role: Role,
+    /// Whose end it is: a process that was forked has a copy of what is still its parent's.
+    by: Pid,
     wait: Wait,
     /// The other end's socket is closed.
     pub(super) gone: bool,
@@ -237,6 +240,7 @@ impl Link {
             socket,
             end,
             role,
+            by: getpid(),
             wait,
             gone,
             looked: Instant::now(),
@@ -540,6 +544,13 @@ impl Link {
         let (ours, theirs) = self.desks();
         if let Some(how) = End::end(ours, theirs) {
             self.wake(how);
+        }
+    }
+
+    /// The same, where this is dropped; not by a process that was forked, whose parent goes on.
+    pub(super) fn leave(&mut self) {
+        if self.by == getpid() {
+            self.finish();
         }
     }
 

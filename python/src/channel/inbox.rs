@@ -481,7 +481,8 @@ impl State {
                 | ChannelError::Stray(_)
                 | ChannelError::Silent(_)
                 | ChannelError::Mismatch(_)
-                | ChannelError::Unsafe(_),
+                | ChannelError::Unsafe(_)
+                | ChannelError::TooLarge { .. },
             ) if self.listener.is_some() => {}
             // It ended before it had begun.
             Err(ChannelError::HungUp) => {}

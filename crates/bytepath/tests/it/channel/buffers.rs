@@ -396,3 +396,14 @@ fn what_a_forked_process_drops_is_still_its_parents() {
     drop(kept);
     assert!(sender.is_taken().expect("the receiver is there"));
 }
+
+#[test]
+fn what_no_ring_has_room_for_is_too_long_however_much_it_is() {
+    let (mut sender, _there) = sender();
+    assert!(sender.longest(3) > 0);
+    for (head, buffers) in [(usize::MAX, usize::MAX), (0, usize::MAX / 2), (usize::MAX, 0)] {
+        assert_eq!(sender.longest(usize::MAX / 2), 0);
+        let refused = sender.watch(head, buffers);
+        assert!(matches!(refused, Err(ChannelError::TooLong { .. })), "{refused:?}");
+    }
+}

@@ -657,7 +657,7 @@ fn text_of(path: &Path) -> Result<String, ProfileError> {
     let corrupt = |why: &str| ProfileError::Corrupt { path: path.into(), why: why.into() };
     // A FIFO, say, would be waited for: here, or when it is read.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = rustix::fs::open(path, flags, Mode::empty())
+    let file = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
         .map(File::from)
         .map_err(|errno| unreadable(errno.into()))?;
     let found = file.metadata().map_err(unreadable)?;

@@ -278,9 +278,8 @@ impl Planning<'_> {
                 self.total.declined.extend_from_slice(declined);
             }
             TransferError::Cancelled { offset, .. } => self.total.bytes += offset,
-            TransferError::MeterInUse
-            | TransferError::PipeSize(_)
-            | TransferError::OtherJob(_) => {}
+            TransferError::MeterInUse | TransferError::PipeSize(_) | TransferError::OtherJob(_) => {
+            }
         }
     }
 

@@ -89,6 +89,7 @@ impl fmt::Display for Kind {
 
 /// Why a descriptor or path cannot be an end of a movement.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EndpointError {
     /// The path could not be opened.
     #[error("cannot open {path}: {}{}", std::io::Error::from(*.errno), open_hint(*.errno))]

@@ -111,6 +111,7 @@ pub struct Refused {
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlanError {
     /// No route has this name.
     #[error("there is no route {name}; there are: {}", names())]

@@ -68,6 +68,7 @@ pub struct Wishes<'o> {
 
 /// Why there is no movement, or why it ended short.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CarryError {
     /// No plan.
     #[error(transparent)]

@@ -403,6 +403,7 @@ impl fmt::Display for Setting {
 
 /// Why there is no profile to go by.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProfileError {
     /// There is none.
     #[error("there is no profile of this machine at {}; run {}", .0.display(), tuning(Some(.0)))]

@@ -45,6 +45,7 @@ pub struct Gave {
 
 /// How a transfer ended short. Each tells what the sink has taken.
 #[derive(thiserror::Error)]
+#[non_exhaustive]
 pub enum TransferError {
     /// No route could have gone on.
     #[error(transparent)]

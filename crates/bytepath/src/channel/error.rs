@@ -7,6 +7,7 @@ use crate::size::shown;
 
 /// Why a channel is not made, or goes no further.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChannelError {
     /// Nobody is at the address.
     #[error(

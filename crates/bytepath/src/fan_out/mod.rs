@@ -88,6 +88,7 @@ pub type OnLoss<'a> = &'a (dyn Fn(Lost) -> AfterLoss + Sync);
 
 /// Why it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ending {
     /// The source is at its end, and the sinks have all of it.
     SourceEnded,

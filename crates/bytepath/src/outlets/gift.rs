@@ -16,6 +16,7 @@ use crate::outlets::{
 };
 use crate::pages::{Memory, PageSize, Pages, page_bytes};
 use crate::routes::Aliasing;
+use crate::seal::Sealed;
 
 /// How the outlet comes by fresh pages in place of those that it gave away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,6 +52,8 @@ const NAME: &str = "gift";
 
 /// Chunks written before the pages given away are replaced, all at once.
 const CHUNKS_PER_REGION: usize = 4;
+
+impl Sealed for Gift {}
 
 impl Outlet for Gift {
     fn name(&self) -> &'static str {
@@ -110,6 +113,8 @@ struct Giving<'a> {
     /// The size that the pipe should have.
     wished_bytes: usize,
 }
+
+impl Sealed for Giving<'_> {}
 
 impl Producer for Giving<'_> {
     fn shape(&self) -> Shape {

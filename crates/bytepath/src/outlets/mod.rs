@@ -10,6 +10,7 @@ use crate::error::{Failed, Refusal, Side, Stop};
 use crate::meter::Meter;
 use crate::pages::Pages;
 use crate::routes::Aliasing;
+use crate::seal::Sealed;
 use crate::wait::{Cancel, Ends, Wait, Waiter};
 
 mod gift;
@@ -150,7 +151,7 @@ pub enum Use {
 
 /// One way from memory into a descriptor. Made here only: what it needs to wait and to count is
 /// private to this crate.
-pub trait Outlet: Sync {
+pub trait Outlet: Sync + Sealed {
     /// Its name on the command line and in reports.
     fn name(&self) -> &'static str;
 
@@ -193,8 +194,8 @@ pub struct Shape {
     pub period_bytes: usize,
 }
 
-/// An outlet at work on a sink.
-pub trait Producer {
+/// An outlet at work on a sink. Made by [`Outlet::open`] only.
+pub trait Producer: Sealed {
     /// What it turned out to be.
     fn shape(&self) -> Shape;
 

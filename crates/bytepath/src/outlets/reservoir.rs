@@ -34,6 +34,7 @@ use crate::outlets::{
 };
 use crate::pages::{PageSize, page_bytes};
 use crate::routes::Aliasing;
+use crate::seal::Sealed;
 use crate::size::shown;
 
 /// Fragments of a Unix stream socket: 32 KiB in whole pages.
@@ -67,6 +68,8 @@ enum Slots {
     Page,
     Wide,
 }
+
+impl Sealed for Reserving {}
 
 impl Outlet for Reserving {
     fn name(&self) -> &'static str {
@@ -348,6 +351,8 @@ impl Repeating<'_> {
         Ok(())
     }
 }
+
+impl Sealed for Repeating<'_> {}
 
 impl Producer for Repeating<'_> {
     fn shape(&self) -> Shape {

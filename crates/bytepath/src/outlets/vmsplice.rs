@@ -19,6 +19,7 @@ use crate::outlets::{
 };
 use crate::pages::{Memory, PageSize, Pages, page_bytes};
 use crate::routes::Aliasing;
+use crate::seal::Sealed;
 use crate::sys::memory::Loan;
 
 /// See the module.
@@ -28,6 +29,8 @@ const NAME: &str = "vmsplice";
 
 /// Buffers that take turns when repeating.
 const TURNS: usize = 2;
+
+impl Sealed for Vmsplice {}
 
 impl Outlet for Vmsplice {
     fn name(&self) -> &'static str {
@@ -131,6 +134,8 @@ struct Lending<'a> {
     /// The size that the pipe should have.
     wished_bytes: usize,
 }
+
+impl Sealed for Lending<'_> {}
 
 impl Producer for Lending<'_> {
     fn shape(&self) -> Shape {

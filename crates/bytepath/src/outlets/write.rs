@@ -11,6 +11,7 @@ use crate::error::{Failed, Refusal, Stop};
 use crate::outlets::{Given, Outlet, Producer, Setup, Shape, Sink, Use, size_pipe, whole};
 use crate::pages::{Memory, PageSize, page_bytes};
 use crate::routes::Aliasing;
+use crate::seal::Sealed;
 
 /// One buffer, written again and again.
 pub(super) const WRITE: Write = Write {
@@ -32,6 +33,8 @@ pub(super) struct Write {
     summary: &'static str,
     slices: Slices,
 }
+
+impl Sealed for Write {}
 
 impl Outlet for Write {
     fn name(&self) -> &'static str {
@@ -119,6 +122,8 @@ impl Writing<'_> {
         }
     }
 }
+
+impl Sealed for Writing<'_> {}
 
 impl Producer for Writing<'_> {
     fn shape(&self) -> Shape {

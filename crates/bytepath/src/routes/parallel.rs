@@ -58,6 +58,7 @@ use crate::placement::leave_cpu;
 use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
 use crate::routes::pieces::Pieces;
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use crate::seal::Sealed;
 use buffered::Buffered;
 use filled::Filled;
 use mapped::Mapped;
@@ -107,6 +108,8 @@ const THREADS_MAX: usize = 64;
 pub(super) struct Parallel;
 
 const NAME: &str = "parallel";
+
+impl Sealed for Parallel {}
 
 impl Route for Parallel {
     fn name(&self) -> &'static str {

@@ -153,7 +153,9 @@ impl<'fd> Ring<'fd> {
     /// Queues a request; [`Ring::submit`] and [`Ring::wait`] hand it to the kernel.
     ///
     /// # Panics
-    /// If there is no [`Ring::room`], or a step names a range that its buffer does not have.
+    /// If there is no [`Ring::room`]; a step that moves bytes has no buffer, or names a range that its
+    /// buffer does not have, or one of 4 GiB and more; or this process was forked from the one that
+    /// opened the ring, as with everything that is asked of one.
     pub fn push(&mut self, request: Request<'fd>) {
         let steps = request.steps();
         assert!(steps <= self.room(), "a ring takes no more than it has room for");

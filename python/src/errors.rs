@@ -82,7 +82,7 @@ fn plan(py: Python<'_>, error: &PlanError, before: u64) -> PyErr {
         PlanError::SameOpenFile => return PyValueError::new_err(error.to_string()),
         PlanError::SameFile => CopyError { made_by: "make_same_file", ..new(Errno::INVAL) },
         PlanError::Overlap => new(Errno::INVAL),
-        PlanError::Refused { .. } | PlanError::None(_) => new(Errno::OPNOTSUPP),
+        _ => new(Errno::OPNOTSUPP),
     };
     error.raise(py)
 }
@@ -95,6 +95,7 @@ pub(crate) fn carrying(py: Python<'_>, error: CarryError, before: u64) -> PyErr 
             CopyError::new(errno, error.to_string(), before + moved.bytes).raise(py)
         }
         CarryError::Transfer(error) => transfer(error, before).raise(py),
+        error => CopyError::new(Errno::INVAL, error.to_string(), before).raise(py),
     }
 }
 
@@ -128,5 +129,6 @@ fn transfer(mut error: TransferError, before: u64) -> CopyError {
         TransferError::PipeSize(refusal) => {
             CopyError::new(refusal.errno.unwrap_or(Errno::INVAL), text, before)
         }
+        _ => CopyError::new(Errno::INVAL, text, before),
     }
 }

@@ -89,6 +89,7 @@ impl fmt::Display for Kind {
 
 /// Why a descriptor or path cannot be an end of a movement.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EndpointError {
     /// The path could not be opened.
     #[error("cannot open {path}: {}{}", std::io::Error::from(*.errno), open_hint(*.errno))]
@@ -182,7 +183,7 @@ impl AsFd for Endpoint<'_> {
 }
 
 impl Endpoint<'static> {
-    /// Opens a file, FIFO or device to read from.
+    /// Opens a file, FIFO or device to read from. A FIFO that nobody has open to write to is waited for.
     ///
     /// # Errors
     /// The kernel's word, or that it is a directory.
@@ -191,7 +192,7 @@ impl Endpoint<'static> {
     }
 
     /// Opens a file, FIFO or device to write to; a file is made where there is none, and emptied
-    /// where there is one.
+    /// where there is one. A FIFO that nobody has open to read from is waited for.
     ///
     /// # Errors
     /// The kernel's word, or that it is a directory.
@@ -199,8 +200,9 @@ impl Endpoint<'static> {
         Self::open(path.as_ref(), OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, Way::Sink)
     }
 
-    /// Opens a file to add to its end, making it if there is none: what several processes add stays
-    /// whole.
+    /// Opens a file to add to its end, making it if there is none. What several processes add
+    /// overwrites nothing; but what takes one of them several writes may have bytes of the others in
+    /// between. A FIFO is waited for as by [`Endpoint::open_sink`].
     ///
     /// # Errors
     /// The kernel's word, or that it is a directory.
@@ -211,7 +213,8 @@ impl Endpoint<'static> {
     fn open(path: &Path, flags: OFlags, way: Way) -> Result<Self, EndpointError> {
         let name = path.display().to_string();
         let mode = Mode::from_raw_mode(0o666);
-        match rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, mode) {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        match rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, mode)) {
             Ok(fd) => Endpoint::classify(Descriptor::Owned(fd), way, Some(name)),
             Err(Errno::ISDIR) => Err(EndpointError::Directory { name }),
             Err(errno) => Err(EndpointError::Open { path: name, errno }),
@@ -589,7 +592,8 @@ fn enlarge_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> Result<(), Refus
     use rustix::net::sockopt;
     let failed = |errno| Refusal::errno("the socket keeps its send buffer", errno);
     // The kernel reckons with twice the size, for what it keeps beside the bytes: socket(7).
-    let (enough, now) = (2 * bytes, || sockopt::socket_send_buffer_size(socket).map_err(failed));
+    let (enough, now) =
+        (bytes.saturating_mul(2), || sockopt::socket_send_buffer_size(socket).map_err(failed));
     if now()? >= enough {
         return Ok(());
     }
@@ -736,6 +740,14 @@ mod tests {
             assert_eq!(source.moves(&sink), is_same);
             assert_eq!(rustix::fs::tell(&one), Ok(0), "it stands where it stood");
         }
+    }
+
+    #[test]
+    fn a_socket_cannot_have_every_size_and_says_so() {
+        let (socket, _far) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let sink = Endpoint::sink(socket.as_fd()).expect("a sink");
+        let refused = sink.enlarge(usize::MAX).expect_err("nobody has so much");
+        assert!(refused.to_string().contains("send buffer"), "{refused}");
     }
 
     #[test]

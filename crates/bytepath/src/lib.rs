@@ -44,7 +44,7 @@
 //! [`placement`].
 //!
 //! The library never prints, logs, installs signal handlers or changes settings of the machine.
-//! Calls block; [`Cancel`] stops transfers, inlets and outlets from another thread.
+//! Calls block; [`Cancel`] stops transfers, fan-outs, inlets and outlets from another thread.
 
 pub mod channel;
 pub mod endpoint;
@@ -64,6 +64,7 @@ pub mod planning;
 pub mod profile;
 pub mod ring;
 pub mod routes;
+mod seal;
 pub mod shell;
 mod size;
 pub mod small_files;
@@ -71,6 +72,9 @@ mod sys;
 pub mod transfer;
 pub mod wait;
 pub mod zero_copy;
+
+/// Of what is in signatures here, such as [`rustix::io::Errno`], the version that is meant.
+pub use rustix;
 
 pub use endpoint::{Endpoint, Kind};
 pub use error::{Failed, Refusal, Side, Stop};

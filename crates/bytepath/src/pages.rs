@@ -69,6 +69,7 @@ pub struct Pages {
 
 /// Why memory of the wanted kind is not to be had.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PagesError {
     /// The mapping failed.
     #[error("cannot map {} in {size} pages: {}{}", shown(*.bytes as u64), std::io::Error::from(*.errno), map_hint(.size, *.errno))]

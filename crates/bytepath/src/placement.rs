@@ -57,6 +57,7 @@ pub struct NamedPlacement {
 
 /// Why a placement cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlacementError {
     /// The text names no placement.
     #[error("there is no placement {text:?}; the placements are {names}, or two CPUs such as 2,3")]

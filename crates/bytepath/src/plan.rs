@@ -111,6 +111,7 @@ pub struct Refused {
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlanError {
     /// No route has this name.
     #[error("there is no route {name}; there are: {}", names())]
@@ -366,7 +367,7 @@ impl Plan {
 }
 
 /// Whether a route suits a job, and does with the page cache as it asks.
-fn suits(route: &dyn Route, job: &Job<'_>) -> Result<Rank, Refusal> {
+pub(crate) fn suits(route: &dyn Route, job: &Job<'_>) -> Result<Rank, Refusal> {
     let rank = route.suits(job)?;
     let cached = job.source.kind().is_cached() || job.sink.kind().is_cached();
     if cached && job.cache == Cache::LeaveAsItWas {
@@ -426,7 +427,7 @@ fn preferred(
 
 /// Refuses a job within one file or device that would never end, or read what it has written, as
 /// copy_file_range(2) does. Bytes may move down, also over others that were read before.
-fn ends(job: &Job<'_>) -> Result<(), PlanError> {
+pub(crate) fn ends(job: &Job<'_>) -> Result<(), PlanError> {
     match job.limit {
         _ if job.source.same_open_file(job.sink) => Err(PlanError::SameOpenFile),
         _ if !job.source.same_file(job.sink) => Ok(()),

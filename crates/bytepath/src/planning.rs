@@ -68,6 +68,7 @@ pub struct Wishes<'o> {
 
 /// Why there is no movement, or why it ended short.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CarryError {
     /// No plan.
     #[error(transparent)]
@@ -278,7 +279,8 @@ impl Planning<'_> {
                 self.total.declined.extend_from_slice(declined);
             }
             TransferError::Cancelled { offset, .. } => self.total.bytes += offset,
-            TransferError::MeterInUse | TransferError::PipeSize(_) => {}
+            TransferError::MeterInUse | TransferError::PipeSize(_) | TransferError::OtherJob(_) => {
+            }
         }
     }
 
@@ -513,5 +515,21 @@ mod tests {
         assert_eq!(expected(&planning), Some(1.0));
         let told = planning.told().join("\n");
         assert!(told.contains("cannot set the pipe to 2 GiB"), "{told}");
+    }
+
+    #[test]
+    fn a_planning_that_goes_on_has_the_limit_of_each_call_and_windows_of_no_bytes_are_of_one() {
+        let source = Endpoint::open_source("/dev/zero").expect("a source");
+        let sink = Endpoint::open_sink("/dev/null").expect("a sink");
+        let (job, meter) = (Job::new(&source, &sink), Meter::new());
+        let mut planning = Wishes::default().begin(&job, Knobs::default()).expect("a plan");
+        let went = |planning: &mut Planning<'_>, bytes, window_bytes| {
+            let carrying = Carrying { job: job.limit(bytes), meter: &meter, cancel: None };
+            planning.carry_in(window_bytes, &carrying, &mut |_| Ok(())).expect("moved").bytes
+        };
+        assert_eq!(went(&mut planning, 5_000_000, u64::MAX), 5_000_000);
+        assert_eq!(went(&mut planning, 3_000_000, u64::MAX), 8_000_000);
+        assert_eq!(went(&mut planning, 3, 0), 8_000_003);
+        assert_eq!(meter.bytes(), 8_000_003);
     }
 }

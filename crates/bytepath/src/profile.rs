@@ -418,6 +418,7 @@ impl fmt::Display for Setting {
 
 /// Why there is no profile to go by.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProfileError {
     /// There is none.
     #[error("there is no profile of this machine at {}; run {}", .0.display(), tuning(Some(.0)))]
@@ -713,7 +714,7 @@ fn text_of(path: &Path) -> Result<String, ProfileError> {
     let corrupt = |why: &str| ProfileError::Corrupt { path: path.into(), why: why.into() };
     // A FIFO, say, would be waited for: here, or when it is read.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = rustix::fs::open(path, flags, Mode::empty())
+    let file = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
         .map(File::from)
         .map_err(|errno| unreadable(errno.into()))?;
     let found = file.metadata().map_err(unreadable)?;

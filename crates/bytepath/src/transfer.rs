@@ -7,7 +7,7 @@ use crate::error::{Count, Failed, Refusal, Side, Stop};
 use crate::knobs::Cpu;
 use crate::meter::Meter;
 use crate::placement::pin_this_thread;
-use crate::plan::{Choice, Plan};
+use crate::plan::{self, Choice, Plan, PlanError};
 use crate::routes::{Job, Span};
 use crate::wait::Cancel;
 
@@ -45,6 +45,7 @@ pub struct Gave {
 
 /// How a transfer ended short. Each tells what the sink has taken.
 #[derive(thiserror::Error)]
+#[non_exhaustive]
 pub enum TransferError {
     /// No route could have gone on.
     #[error(transparent)]
@@ -71,6 +72,10 @@ pub enum TransferError {
     /// A pipe cannot have the size that was asked for.
     #[error("{0}")]
     PipeSize(Refusal),
+    /// The plan was made for another job, of which this one does not allow as much, or for other ends.
+    /// Nothing was moved.
+    #[error("the plan is not for this job: {0}; make a plan for it")]
+    OtherJob(PlanError),
 }
 
 impl fmt::Debug for TransferError {
@@ -89,12 +94,13 @@ impl fmt::Debug for TransferError {
                 .finish(),
             TransferError::MeterInUse => f.write_str("MeterInUse"),
             TransferError::PipeSize(refusal) => f.debug_tuple("PipeSize").field(refusal).finish(),
+            TransferError::OtherJob(error) => f.debug_tuple("OtherJob").field(error).finish(),
         }
     }
 }
 
 impl<'a> Transfer<'a> {
-    /// The job, by the plan.
+    /// The job, by the plan: one that was made for it, or for a job that differs in its limit alone.
     pub fn new(job: &Job<'a>, plan: &'a Plan) -> Self {
         Transfer { job: *job, plan, meter: None, cancel: None }
     }
@@ -125,13 +131,19 @@ impl<'a> Transfer<'a> {
         let own = Meter::new();
         let meter = self.meter.unwrap_or(&own);
         let _claim = meter.claim().ok_or(TransferError::MeterInUse)?;
+        self.is_for_this_job()?;
         let small_pipe = self.size_pipes()?;
         let start = meter.bytes();
         let mut declined = Vec::new();
         for (place, choice) in self.plan.routes().iter().enumerate() {
             let done = meter.bytes() - start;
             meter.goes(choice.route.name());
-            let stop = match self.carry(choice, meter, done) {
+            let suits = match place {
+                // Looked at before anything was touched.
+                0 => Ok(()),
+                _ => plan::suits(choice.route, &self.job).map(drop).map_err(Stop::Declined),
+            };
+            let stop = match suits.and_then(|()| self.carry(choice, meter, done)) {
                 Ok(()) => {
                     let bytes = meter.bytes() - start;
                     return Ok(Moved { bytes, route: choice.route.name(), declined, small_pipe });
@@ -144,6 +156,16 @@ impl<'a> Transfer<'a> {
             declined.push(Gave { route: choice.route.name(), offset, why });
         }
         Err(TransferError::Declined { offset: meter.bytes() - start, declined })
+    }
+
+    /// Refuses a plan that was made for a job of which more is allowed, or for other ends. Asks nothing
+    /// of the kernel unless both ends are one file.
+    fn is_for_this_job(&self) -> Result<(), TransferError> {
+        plan::ends(&self.job).map_err(TransferError::OtherJob)?;
+        let Some(first) = self.plan.routes().first() else { return Ok(()) };
+        plan::suits(first.route, &self.job).map(drop).map_err(|refusal| {
+            TransferError::OtherJob(PlanError::Refused { route: first.route.name(), refusal })
+        })
     }
 
     fn carry(&self, choice: &Choice, meter: &Meter, done: u64) -> Result<(), Stop> {
@@ -314,5 +336,39 @@ mod tests {
         ] {
             assert!(shown.contains("stranded: 1048576 bytes"), "{} bytes", shown.len());
         }
+    }
+
+    #[test]
+    fn a_plan_for_another_job_is_refused_before_anything_moves() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), b"some bytes").expect("written");
+        let source = Endpoint::open_source(file.path()).expect("a source");
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let null = Endpoint::open_sink("/dev/null").expect("a sink");
+        let itself = Endpoint::open_sink_to_append(file.path()).expect("a sink");
+        let pipe = Endpoint::source(reader.as_fd()).expect("a source");
+        let refused = |planned: Job<'_>, job: Job<'_>, why: &str| {
+            let plan = Plan::best(&planned, Knobs::default()).expect("a plan");
+            let meter = Meter::new();
+            let error = Transfer::new(&job, &plan).meter(&meter).run().expect_err(why);
+            assert!(matches!(error, TransferError::OtherJob(_)), "{error:?}");
+            assert!(error.to_string().contains(why), "{error}");
+            assert_eq!(meter.bytes(), 0);
+        };
+        let plain = Job::new(&source, &sink);
+        refused(plain.allow_aliasing(), plain, "later writes to it would show");
+        refused(Job::new(&source, &null), Job::new(&source, &itself), "grow without end");
+        let emptied = Job::new(&pipe, &sink);
+        refused(emptied.keep_source(), emptied, "tee keeps the source");
+        assert_eq!(file.as_file().metadata().expect("it").len(), 10);
+        // A limit alone makes no other job of it, and one that allows more is served as well.
+        let plan = Plan::best(&plain, Knobs::default()).expect("a plan");
+        for job in [plain.limit(4), plain.allow_aliasing()] {
+            Transfer::new(&job, &plan).run().expect("moved");
+        }
+        let mut got = [0; 10];
+        reader.read_exact(&mut got).expect("read");
+        assert_eq!(&got, b"some bytes");
     }
 }

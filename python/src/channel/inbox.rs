@@ -227,9 +227,7 @@ impl Inbox {
             state.listener = None;
             state.newcomers.clear();
             state.offers.clear();
-            for lane in state.lanes.drain(..) {
-                lane.receiver.abandon();
-            }
+            state.lanes.clear();
         }
     }
 }
@@ -483,7 +481,8 @@ impl State {
                 | ChannelError::Stray(_)
                 | ChannelError::Silent(_)
                 | ChannelError::Mismatch(_)
-                | ChannelError::Unsafe(_),
+                | ChannelError::Unsafe(_)
+                | ChannelError::TooLarge { .. },
             ) if self.listener.is_some() => {}
             // It ended before it had begun.
             Err(ChannelError::HungUp) => {}

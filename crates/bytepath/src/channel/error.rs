@@ -3,9 +3,11 @@
 use rustix::io::Errno;
 
 use crate::pages::PagesError;
+use crate::size::shown;
 
 /// Why a channel is not made, or goes no further.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChannelError {
     /// Nobody is at the address.
     #[error(
@@ -81,6 +83,18 @@ pub enum ChannelError {
     /// The other end refuses our memory.
     #[error("the other end refuses the memory offered: {0}")]
     Refused(&'static str),
+    /// The ring is larger than the receiver takes.
+    #[error(
+        "a ring of {} is too large: the receiver takes {} at most, unless its own setup asks for \
+         more; give both ends the same ring_bytes, or the sender fewer",
+        shown(*.bytes), shown(*.most)
+    )]
+    TooLarge {
+        /// Bytes of the ring.
+        bytes: u64,
+        /// How many the receiver takes, as far as this end knows.
+        most: u64,
+    },
     /// The sender has as many receivers as it takes.
     #[error("the sender has {most} receivers, and takes no more until one leaves")]
     Full {

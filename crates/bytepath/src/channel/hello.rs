@@ -148,6 +148,10 @@ pub(super) fn full(most: usize) -> Vec<u8> {
     [FULL, &(most as u64).to_le_bytes()].concat()
 }
 
+/// A receiver takes rings of this size even if its own setup names a smaller one. A larger one could
+/// be there to use up its memory.
+pub(super) const RING_BYTES_TAKEN: usize = 64 << 20;
+
 /// The receiver's answers to an offer.
 pub(super) const TAKEN: &[u8] = b"taken";
 pub(super) const REFUSED: &[u8] = b"refused";
@@ -162,9 +166,13 @@ pub(super) fn refusal(error: &ChannelError) -> &'static [u8] {
     }
 }
 
-/// Why the receiver does not take the offer, if that is its answer.
-pub(super) fn check_taken(answer: &[u8]) -> Result<(), ChannelError> {
+/// Why the receiver does not take the offer of a ring of so many bytes, if that is its answer.
+pub(super) fn check_taken(answer: &[u8], ring_bytes: usize) -> Result<(), ChannelError> {
     match answer {
+        // Its own limit may be higher, which it does not tell.
+        REFUSED if ring_bytes > RING_BYTES_TAKEN => {
+            Err(ChannelError::TooLarge { bytes: ring_bytes as u64, most: RING_BYTES_TAKEN as u64 })
+        }
         REFUSED => Err(ChannelError::Refused("it is not what that end can use")),
         NO_ROOM => Err(ChannelError::Refused(
             "that end had no memory, addresses or descriptors for the ring; free some there, raise \

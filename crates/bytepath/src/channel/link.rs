@@ -14,11 +14,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
+use rustix::process::{Pid, getpid};
 use rustix::thread::futex;
 
 use super::connection::{Connection, deadline};
 use super::error::ChannelError;
-use super::hello::{Agreed, Flow, Offer, Role, TAKEN, TAKES_HUGETLB, check_taken, refusal};
+use super::hello::{
+    Agreed, Flow, Offer, RING_BYTES_TAKEN, Role, TAKEN, TAKES_HUGETLB, check_taken, refusal,
+};
 use super::packets::{Packets, WAKE};
 use super::ring::{Desk, End, IN_FUTEX, IN_POLL, Impossible};
 use super::setup::Setup;
@@ -99,10 +102,6 @@ const RING_BYTES_MIN: usize = 4096;
 const RING_BYTES_MAX: usize = 1 << 40;
 const RING_BYTES_STEP: usize = 64;
 
-/// A receiver takes rings of this size even if its own setup names a smaller one. A larger one could
-/// be there to use up its memory.
-const RING_BYTES_TAKEN: usize = 64 << 20;
-
 /// A sleep in futex(2) that nobody ends is followed by one in poll(2): until then the other end's
 /// death goes unnoticed.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -134,6 +133,8 @@ pub(super) struct Link {
     pub(super) socket: Arc<OwnedFd>,
     end: End,
     role: Role,
+    /// Whose end it is: a process that was forked has a copy of what is still its parent's.
+    by: Pid,
     wait: Wait,
     /// The other end's socket is closed.
     pub(super) gone: bool,
@@ -167,7 +168,7 @@ impl Link {
         connection.say(&offer.packet(), &[memory.as_fd()])?;
         // The other end has all of it to map, and this one took its time to make it.
         let (answer, _) = connection.hear(deadline(setup.patience), setup.patience)?;
-        check_taken(&answer)?;
+        check_taken(&answer, ring_bytes)?;
         if answer != TAKEN {
             return Err(ChannelError::Stray("its answer to the offer is none"));
         }
@@ -237,6 +238,7 @@ impl Link {
             socket,
             end,
             role,
+            by: getpid(),
             wait,
             gone,
             looked: Instant::now(),
@@ -543,6 +545,13 @@ impl Link {
         }
     }
 
+    /// The same, where this is dropped; not by a process that was forked, whose parent goes on.
+    pub(super) fn leave(&mut self) {
+        if self.by == getpid() {
+            self.finish();
+        }
+    }
+
     /// Goes on by so many bytes, which the caller has passed on to all of its receivers at once, and
     /// wakes this one if it sleeps for them.
     #[inline]
@@ -727,9 +736,11 @@ fn taken(
     }
     let ring_bytes = usize::try_from(offer.ring_bytes).unwrap_or(usize::MAX);
     let most = self::ring_bytes(setup).max(RING_BYTES_TAKEN);
-    if !(RING_BYTES_MIN..=most).contains(&ring_bytes) || !ring_bytes.is_multiple_of(RING_BYTES_STEP)
-    {
-        return Err(ChannelError::Unsafe("its ring is too small, too large, or no whole lines"));
+    if ring_bytes > most {
+        return Err(ChannelError::TooLarge { bytes: offer.ring_bytes, most: most as u64 });
+    }
+    if ring_bytes < RING_BYTES_MIN || !ring_bytes.is_multiple_of(RING_BYTES_STEP) {
+        return Err(ChannelError::Unsafe("its ring is too small, or no whole lines"));
     }
     // Looked at before it is mapped: all of it will be there at once.
     let found = rustix::fs::fstat(&file).map(|found| found.st_size as u64);

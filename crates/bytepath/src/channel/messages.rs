@@ -30,8 +30,6 @@ pub struct MessageSender {
 #[derive(Debug)]
 pub struct MessageReceiver {
     pub(super) link: Link,
-    /// Nothing is told when it is dropped.
-    pub(super) silent: bool,
 }
 
 impl Connection {
@@ -48,7 +46,7 @@ impl Connection {
     /// # Errors
     /// The other end is not what it should be, or the ring that it offers is not safe to use.
     pub fn message_receiver(self, setup: &Setup) -> Result<MessageReceiver, ChannelError> {
-        Ok(MessageReceiver { link: Link::take(self, Flow::Messages, setup)?, silent: false })
+        Ok(MessageReceiver { link: Link::take(self, Flow::Messages, setup)? })
     }
 }
 
@@ -235,11 +233,9 @@ impl AsFd for MessageReceiver {
 }
 
 impl Drop for MessageReceiver {
-    /// Tells the sender that nobody wants more.
+    /// Tells the sender that nobody wants more. A process that was forked drops its copy without a word.
     fn drop(&mut self) {
-        if !self.silent {
-            self.link.finish();
-        }
+        self.link.leave();
     }
 }
 

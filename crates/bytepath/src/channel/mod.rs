@@ -40,6 +40,10 @@
 //! - Bytes may change as long as they are in the ring, if the other end is not to be trusted. So
 //!   [`SharedBytes`] has them copied, given to the kernel, or seen as atomic words.
 //!
+//! - A process that is forked has copies of the ends that are its parent's, who goes on with them; what
+//!   it does with its copies, other than to drop them, disturbs both. Dropped, they tell the other end
+//!   nothing. An end that a forked process is to have is made by it, of the [`Connection`].
+//!
 //! And where there are many receivers:
 //! - What one of them does, the others need not trust. Each has a page of its own to write in; the
 //!   ring and the sender's count are sealed against writing by anybody but the sender

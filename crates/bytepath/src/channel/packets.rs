@@ -172,7 +172,7 @@ impl Link {
             TAKEN => self.packets.unanswered = None,
             WAKE => {}
             packet => {
-                check_taken(packet)?;
+                check_taken(packet, self.end().capacity())?;
                 hello.understood(packet)?;
             }
         }

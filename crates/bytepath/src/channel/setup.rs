@@ -30,7 +30,9 @@ impl Users {
 /// How an end of a channel is to be. The sender's says how large the ring is and what it is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
-    /// Bytes of the ring, rounded up to a multiple of 64.
+    /// Bytes of the ring, rounded up to a multiple of 64; 4 KiB at the least, 1 TiB at the most. A
+    /// receiver takes a ring of up to 64 MiB, or of what its own setup says here where that is more: for
+    /// a larger one, both ends say so.
     pub ring_bytes: usize,
     /// What the ring is made of. Where [`PageSize::Huge`] is not to be had, pages of the pool of huge
     /// pages are taken, if both ends may have them, or else small ones. [`PageSize::Hugetlb`] is not

@@ -244,9 +244,9 @@ impl AsFd for Receiver {
 }
 
 impl Drop for Receiver {
-    /// Tells the sender that nobody wants more.
+    /// Tells the sender that nobody wants more. A process that was forked drops its copy without a word.
     fn drop(&mut self) {
-        self.link.finish();
+        self.link.leave();
     }
 }
 

@@ -49,6 +49,8 @@ pub struct MemoryOwner {
 #[derive(Debug)]
 pub struct MemoryVisitor {
     connection: Connection,
+    /// Whose end it is: a process that was forked says nothing for its parent.
+    by: Pid,
     owner: Pid,
     /// Readable once the owner is gone: its number may be another process's then.
     owner_ended: OwnedFd,
@@ -95,8 +97,8 @@ impl Connection {
             (packet, _) if packet == READY => {}
             _ => return Err(ChannelError::Stray("it shows nothing and does not say why")),
         }
-        let (undone, meter) = (false, Meter::new());
-        Ok(MemoryVisitor { connection: self, owner, owner_ended, undone, meter })
+        let (by, undone, meter) = (getpid(), false, Meter::new());
+        Ok(MemoryVisitor { connection: self, by, owner, owner_ended, undone, meter })
     }
 
     /// Greets the other end; the process that it is, by the kernel's word.
@@ -207,16 +209,30 @@ impl MemoryOwner {
     }
 
     /// Waits until the visitor is done with the buffer that was shown first: the buffer, and how many
-    /// of its bytes were copied or filled. `None` where none is shown.
+    /// of its bytes were copied or filled. `None` where none is shown. A visitor that keeps it keeps
+    /// this waiting.
     ///
     /// # Errors
     /// The visitor is gone, which may have filled some of it; or it is no visitor.
     pub fn take_back(&mut self) -> Result<Option<(Vec<u8>, usize)>, ChannelError> {
+        self.take_back_within(FOR_EVER)
+    }
+
+    /// The same, but no longer than this; with no time at all what has come back by now. The
+    /// descriptor ([`AsFd`]) tells when to ask again.
+    ///
+    /// # Errors
+    /// As of [`MemoryOwner::take_back`]; [`ChannelError::Silent`] where the visitor is not done yet,
+    /// which keeps the buffer.
+    pub fn take_back_within(
+        &mut self,
+        patience: Duration,
+    ) -> Result<Option<(Vec<u8>, usize)>, ChannelError> {
         if self.shown.is_empty() {
             return Ok(None);
         }
         self.meter.called();
-        let heard = self.connection.hear(deadline(FOR_EVER), FOR_EVER);
+        let heard = self.connection.hear(deadline(patience), patience);
         let (packet, _) = heard.map_err(|error| self.ended(error))?;
         let bytes = word(&packet, 0).and_then(|bytes| usize::try_from(bytes).ok());
         let most = self.shown.front().map_or(0, |(_, _, shown)| *shown);
@@ -227,7 +243,8 @@ impl MemoryOwner {
         Ok(self.shown.pop_front().map(|(_, buffer, _)| (buffer, bytes)))
     }
 
-    /// Waits until the visitor is done with every buffer, and says that there are no more.
+    /// Waits until the visitor is done with every buffer, and says that there are no more. Who cannot
+    /// wait takes all of them back before, by [`MemoryOwner::take_back_within`].
     ///
     /// # Errors
     /// As of [`MemoryOwner::take_back`].
@@ -245,6 +262,13 @@ impl MemoryOwner {
 
     fn ended(&self, error: ChannelError) -> ChannelError {
         gone(error, &self.meter)
+    }
+}
+
+impl AsFd for MemoryOwner {
+    /// Readable once the visitor is done with a buffer, or is gone.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
     }
 }
 
@@ -277,7 +301,7 @@ impl MemoryVisitor {
     /// The owner is gone without having said so, or is no owner.
     pub fn visit(&mut self) -> Result<Option<Visit<'_>>, ChannelError> {
         if self.undone {
-            // Of one that was dropped. The owner takes buffers back in their order, whichever was meant.
+            // Of one that was forgotten, or dropped while the owner took nothing. The owner takes buffers back in their order, whichever was meant.
             self.give_back(0)?;
         }
         self.meter.called();
@@ -325,9 +349,8 @@ impl AsFd for MemoryVisitor {
     }
 }
 
-/// A buffer of the owner's, who gets it back by [`Visit::done`]. One that is dropped otherwise comes
-/// back when the next is visited, as one of which no byte was copied or filled; until then, or until
-/// this end is gone, the owner does without it.
+/// A buffer of the owner's, who gets it back by [`Visit::done`], or when this is dropped: then as one of
+/// which no byte was copied or filled.
 #[derive(Debug)]
 #[must_use = "the owner waits until it is done"]
 pub struct Visit<'v> {
@@ -439,6 +462,18 @@ impl Visit<'_> {
     pub fn done(self, bytes: u64) -> Result<(), ChannelError> {
         assert!(bytes <= self.told.bytes, "no more is done than was shown");
         self.visitor.give_back(bytes)
+    }
+}
+
+impl Drop for Visit<'_> {
+    /// Gives the buffer back, if that is not done. Where the owner takes nothing now, that waits for the
+    /// next visit.
+    fn drop(&mut self) {
+        let visitor = &mut *self.visitor;
+        if visitor.undone && visitor.by == getpid() {
+            visitor.meter.called();
+            visitor.undone = visitor.connection.say(&0u64.to_le_bytes(), &[]).is_err();
+        }
     }
 }
 

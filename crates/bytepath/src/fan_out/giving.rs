@@ -10,9 +10,10 @@ use rustix::pipe::{PipeFlags, SpliceFlags};
 
 use super::Ending;
 use super::lockstep::{BUFFER_BYTES, Lockstep};
-use super::sink::{Way, wait_for_room};
+use super::sink::{Cancels, Way, wait_for_room};
 use super::taking::{chunk, splice};
 use crate::endpoint::{self, Endpoint};
+use crate::routes::nonblock_if;
 
 /// tee(2) gives 0 where another process fills the sink's last room in just that moment. More often
 /// in a row it is a refusal.
@@ -127,6 +128,7 @@ impl Lockstep<'_> {
     /// Gives a sink a copy of some held bytes, and tells how many; `None` where tee(2) does not
     /// work here.
     fn give(&mut self, place: usize, most: usize) -> Result<Option<usize>, Ending> {
+        let cancels = self.cancels();
         loop {
             let sink = &mut self.sinks[place];
             let given = match (sink.way, sink.end) {
@@ -135,7 +137,7 @@ impl Lockstep<'_> {
                 (Way::Splice, Some(end)) => self.splice_copy(place, end, most),
                 (Way::Write, _) | (_, None) => match self.peek(most) {
                     Ok(count) => {
-                        let written = self.sinks[place].write_all(&self.buffer[..count], None);
+                        let written = self.sinks[place].write_all(&self.buffer[..count], cancels);
                         written.map(|()| count).map_err(Trouble::Lost)
                     }
                     Err(trouble) => Err(trouble),
@@ -165,14 +167,17 @@ impl Lockstep<'_> {
 
     fn tee(&self, end: &Endpoint<'_>, most: usize) -> Result<usize, Trouble> {
         let reservoir = self.reservoir.as_ref().ok_or(Trouble::NoTee)?;
-        let mut races = 0;
+        let (mut races, flags) = (0, nonblock_if(self.cancel.is_some()));
         loop {
-            match rustix::pipe::tee(&reservoir.reader, end, most, SpliceFlags::empty()) {
+            match rustix::pipe::tee(&reservoir.reader, end, most, flags) {
                 Ok(0) if races < RACES_MAX => races += 1,
                 Ok(0) => return Err(Trouble::Refused(Errno::AGAIN)),
                 Ok(count) => return Ok(count),
+                Err(Errno::INTR | Errno::AGAIN) if self.cancels().are_asked() => {
+                    return Err(Trouble::Lost(Errno::CANCELED));
+                }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => wait_for_room(end, None),
+                Err(Errno::AGAIN) => wait_for_room(end, self.cancels()),
                 Err(Errno::PIPE) => return Err(Trouble::Lost(Errno::PIPE)),
                 Err(errno) => return Err(Trouble::Refused(errno)),
             }
@@ -209,7 +214,7 @@ impl Lockstep<'_> {
             let chunk = chunk(Way::Splice).min(count - done);
             match splice(scratch.reader.as_fd(), end.as_fd(), chunk, SpliceFlags::empty()) {
                 Ok(moved) if moved > 0 => done += moved,
-                Err(Errno::AGAIN) => wait_for_room(end, None),
+                Err(Errno::AGAIN) => wait_for_room(end, Cancels::default()),
                 answer => {
                     // With what is left in it.
                     self.scratch = None;
@@ -258,13 +263,14 @@ impl Lockstep<'_> {
             return self.write_last(place, most);
         }
         let most = most.min(chunk(way));
-        match splice(reservoir.reader.as_fd(), end.as_fd(), most, SpliceFlags::empty()) {
+        let flags = nonblock_if(self.cancel.is_some());
+        match splice(reservoir.reader.as_fd(), end.as_fd(), most, flags) {
             Ok(0) => self.sinks[place].refuse(Errno::INVAL),
             Ok(count) => {
                 self.sinks[place].took(count);
                 return Ok(count);
             }
-            Err(Errno::AGAIN) => wait_for_room(end, None),
+            Err(Errno::AGAIN) => wait_for_room(end, self.cancels()),
             Err(Errno::PIPE) => self.lose(place, Errno::PIPE)?,
             Err(errno) => self.sinks[place].refuse(errno),
         }
@@ -273,7 +279,8 @@ impl Lockstep<'_> {
 
     fn write_last(&mut self, place: usize, most: usize) -> Result<usize, Ending> {
         let count = self.read_out(most)?;
-        if let Err(errno) = self.sinks[place].write_all(&self.buffer[..count], None) {
+        let cancels = self.cancels();
+        if let Err(errno) = self.sinks[place].write_all(&self.buffer[..count], cancels) {
             self.lose(place, errno)?;
         }
         Ok(count)

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::giving::PipePair;
-use super::sink::{Sink, Way};
+use super::sink::{Cancels, Sink, Way};
 use super::taking::Taken;
 use super::{
     AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Files, Lost, OnLoss, Pipes, Planner, Readers,
@@ -11,6 +11,7 @@ use super::{
 use crate::endpoint::{Endpoint, Kind};
 use crate::meter::Meter;
 use crate::pages::AlignedBuffer;
+use crate::wait::Cancel;
 
 /// What is read at a time: see [`crate::routes::FILE_WRITE_BYTES`].
 pub(super) const BUFFER_BYTES: usize = crate::routes::FILE_WRITE_BYTES;
@@ -34,6 +35,7 @@ pub(super) struct Lockstep<'a> {
     pub(super) readers: Readers,
     /// How many sinks, from the first, keep it going.
     pub(super) counted: usize,
+    pub(super) cancel: Option<&'a Cancel>,
     on_loss: OnLoss<'a>,
     pipes: Pipes,
     planner: Option<Planner<'a>>,
@@ -69,6 +71,7 @@ impl<'a> Lockstep<'a> {
             meter,
             readers: job.readers,
             counted: job.counted(),
+            cancel: job.cancel,
             on_loss,
             pipes: job.pipes,
             planner: job.planner,
@@ -130,8 +133,15 @@ impl<'a> Lockstep<'a> {
         }
     }
 
-    /// Whether a sink is left that counts.
+    pub(super) fn cancels(&self) -> Cancels<'a> {
+        Cancels { ours: None, callers: self.cancel }
+    }
+
+    /// Whether a sink is left that counts, and nobody wants it to stop.
     pub(super) fn any_left(&self) -> Result<(), Ending> {
+        if self.cancels().are_asked() {
+            return Err(Ending::Cancelled);
+        }
         let left = self.sinks[..self.counted].iter().any(Sink::is_live);
         if left { Ok(()) } else { Err(Ending::NoSinkLeft) }
     }
@@ -142,6 +152,7 @@ impl<'a> Lockstep<'a> {
 
     /// Writes the beginning of the buffer to every sink that does not have it yet.
     pub(super) fn write_to_all(&mut self, count: usize) -> Result<(), Ending> {
+        let cancels = self.cancels();
         for place in 0..self.sinks.len() {
             let sink = &mut self.sinks[place];
             if !sink.is_live() {
@@ -154,7 +165,7 @@ impl<'a> Lockstep<'a> {
                     sink.took(count - has);
                     Ok(())
                 }
-                _ => sink.write_all(&self.buffer[has..count], None),
+                _ => sink.write_all(&self.buffer[has..count], cancels),
             };
             if let Err(errno) = written {
                 self.lose(place, errno)?;
@@ -165,6 +176,9 @@ impl<'a> Lockstep<'a> {
 
     /// A sink takes no more bytes; whoever started this decides what that means.
     pub(super) fn lose(&mut self, sink: usize, errno: Errno) -> Result<(), Ending> {
+        if errno == Errno::CANCELED && self.cancels().are_asked() {
+            return Err(Ending::Cancelled);
+        }
         self.sinks[sink].lose(errno);
         match (self.on_loss)(Lost { sink, errno }) {
             AfterLoss::GoOn => Ok(()),

@@ -41,6 +41,7 @@ pub struct FanOut<'a> {
     pipes: Pipes,
     files: Files,
     planner: Option<Planner<'a>>,
+    cancel: Option<&'a Cancel>,
 }
 
 /// Who is asked for the plan once it shows that there is much to move.
@@ -87,6 +88,7 @@ pub type OnLoss<'a> = &'a (dyn Fn(Lost) -> AfterLoss + Sync);
 
 /// Why it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ending {
     /// The source is at its end, and the sinks have all of it.
     SourceEnded,
@@ -94,6 +96,9 @@ pub enum Ending {
     NoSinkLeft,
     /// It was to stop after a sink was lost.
     Stopped,
+    /// It was cancelled. Of what the source gave last, some sinks may have less than others:
+    /// [`Served::bytes`] tells.
+    Cancelled,
     /// The source could not be read on. The sinks have all that it gave before.
     ReadFailed(Errno),
 }
@@ -136,13 +141,22 @@ impl<'a> FanOut<'a> {
     /// [`FanOut::read_files`]. A source that is also a sink is read.
     pub fn new(source: &'a Endpoint<'a>, sinks: &'a [Option<Endpoint<'a>>]) -> Self {
         let (readers, pipes, files) = (Readers::Unwatched, Pipes::Grow, Files::Spliced);
-        FanOut { source, sinks, meter: None, listeners: 0, readers, pipes, files, planner: None }
+        let (meter, planner, cancel) = (None, None, None);
+        FanOut { source, sinks, meter, listeners: 0, readers, pipes, files, planner, cancel }
     }
 
     /// Counts on this meter what the source gives.
     #[must_use]
     pub fn meter(self, meter: &'a Meter) -> Self {
         FanOut { meter: Some(meter), ..self }
+    }
+
+    /// Stops when asked to, as a [`Transfer`](crate::Transfer) does: every wait for the source or a
+    /// sink is woken. Where sinks have threads of their own ([`FanOut::run_queued`]), a token made by
+    /// [`Cancel::new`] alone reaches all of them.
+    #[must_use]
+    pub fn cancel(self, cancel: &'a Cancel) -> Self {
+        FanOut { cancel: Some(cancel), ..self }
     }
 
     /// The last so many sinks only listen: it ends once all the others are lost.
@@ -182,8 +196,8 @@ impl<'a> FanOut<'a> {
         FanOut { files: Files::Read, ..self }
     }
 
-    /// Moves the bytes, blocking until the source ends, all sinks are lost, or `on_loss` wants it
-    /// to stop. Each sink gets the bytes in order, and each chunk goes to all before the next is
+    /// Moves the bytes, blocking until the source ends, all sinks are lost, `on_loss` wants it to
+    /// stop, or it is cancelled. Each sink gets the bytes in order, and each chunk goes to all before the next is
     /// taken, so that the slowest sets the pace.
     ///
     /// A process that does not ignore SIGPIPE is ended by it where a reader is gone, as with write(2);

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::lockstep::{BUFFER_BYTES, grow_pipes};
 use super::queue::{Piece, Pieces, Queue, read_all_at};
-use super::sink::{Sink, Way};
+use super::sink::{Cancels, Sink, Way};
 use super::taking::wait_for_source;
 use super::{AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Readers};
 use crate::endpoint::{Blocking, Kind};
@@ -140,7 +140,12 @@ impl<'a> Queued<'a> {
         for (sink, lost) in served.iter_mut().zip(&state.lost) {
             lost.iter().for_each(|errno| sink.lose(*errno));
         }
-        let ending = if state.stopped { Ending::Stopped } else { ending };
+        let has_all = |sink: &Sink<'_>| !sink.is_live() || sink.served(false).bytes == bytes;
+        let ending = match ending {
+            _ if state.stopped => Ending::Stopped,
+            _ if self.is_cancelled() && !served.iter().all(has_all) => Ending::Cancelled,
+            ending => ending,
+        };
         let sinks = served.iter().map(|sink| sink.served(false)).collect();
         FannedOut { bytes, ending, source_way: "read", sinks, plan }
     }
@@ -150,11 +155,24 @@ impl<'a> Queued<'a> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Who ends a wait: this token, or the caller's.
+    fn cancels<'c>(&'c self, ours: &'c Cancel) -> Cancels<'c> {
+        Cancels { ours: Some(ours), callers: self.job.cancel }
+    }
+
+    /// Whether the caller wants no more.
+    fn is_cancelled(&self) -> bool {
+        self.job.cancel.is_some_and(Cancel::is_cancelled)
+    }
+
     /// No more will come.
     fn ended(&self, ending: Ending) -> Ending {
         let mut state = self.lock();
         state.ended = true;
         self.more.notify_all();
+        if ending == Ending::Cancelled {
+            self.stop.cancel();
+        }
         match ending {
             // Those that only listen were stopped before they had all of it.
             Ending::SourceEnded if self.stop.is_cancelled() => Ending::NoSinkLeft,
@@ -200,6 +218,9 @@ impl<'a> Queued<'a> {
 
     fn read(&self, into: &mut [u8]) -> Result<usize, Ending> {
         loop {
+            if self.is_cancelled() {
+                return Err(Ending::Cancelled);
+            }
             if !self.takes_more(&self.lock()) {
                 return Err(Ending::NoSinkLeft);
             }
@@ -221,7 +242,7 @@ impl<'a> Queued<'a> {
         let watched: Vec<_> =
             watched.filter_map(|(place, end)| Some((place, end.as_ref()?))).collect();
         drop(state);
-        for place in wait_for_source(self.job.source, &watched, Some(&self.enough)) {
+        for place in wait_for_source(self.job.source, &watched, self.cancels(&self.enough)) {
             self.lose(place, Errno::PIPE);
         }
     }
@@ -231,6 +252,9 @@ impl<'a> Queued<'a> {
         let mut state = self.lock();
         // Memory that the system does not give is as good as a queue that is full.
         while !(state.pieces.fits(piece.len()) && state.pieces.keep(piece)) {
+            if self.is_cancelled() {
+                return Err(Ending::Cancelled);
+            }
             if !self.any_left(&state) {
                 return Err(Ending::NoSinkLeft);
             }
@@ -288,10 +312,10 @@ impl<'a> Queued<'a> {
                     sink.took(piece.bytes());
                     Ok(())
                 }
-                Piece::Memory(bytes) => sink.write_all(bytes, Some(&self.stop)),
+                Piece::Memory(bytes) => sink.write_all(bytes, self.cancels(&self.stop)),
                 Piece::Spilled { at, bytes } => self
                     .read_back(&mut buffer[..*bytes], *at)
-                    .and_then(|()| sink.write_all(&buffer[..*bytes], Some(&self.stop))),
+                    .and_then(|()| sink.write_all(&buffer[..*bytes], self.cancels(&self.stop))),
             };
             match given {
                 Ok(()) => {
@@ -304,7 +328,10 @@ impl<'a> Queued<'a> {
                     self.room.notify_all();
                 }
                 // Nobody waits for the rest.
-                Err(_) if self.stop.is_cancelled() => break,
+                Err(_) if self.cancels(&self.stop).are_asked() => {
+                    self.room.notify_all();
+                    break;
+                }
                 Err(errno) => {
                     self.lose(place, errno);
                     break;
@@ -323,7 +350,7 @@ impl<'a> Queued<'a> {
     fn next(&self, place: usize) -> Option<Piece> {
         let mut state = self.lock();
         loop {
-            if state.panicked || !state.pieces.is_live(place) {
+            if state.panicked || self.is_cancelled() || !state.pieces.is_live(place) {
                 return None;
             }
             match state.pieces.next(place) {

@@ -37,6 +37,35 @@ impl Way {
     }
 }
 
+/// Who may end a wait.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cancels<'c> {
+    /// A thread of ours.
+    pub(super) ours: Option<&'c Cancel>,
+    /// Whoever started this.
+    pub(super) callers: Option<&'c Cancel>,
+}
+
+impl<'c> Cancels<'c> {
+    fn all(self) -> impl Iterator<Item = &'c Cancel> {
+        self.ours.into_iter().chain(self.callers)
+    }
+
+    pub(super) fn are_asked(self) -> bool {
+        self.all().any(Cancel::is_cancelled)
+    }
+
+    /// What wakes who polls.
+    pub(super) fn wakes(self) -> impl Iterator<Item = PollFd<'c>> {
+        self.all().filter_map(Cancel::wakes).map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN))
+    }
+
+    /// The last of them, which a process that was forked may have a copy of.
+    pub(super) fn outermost(self) -> Option<&'c Cancel> {
+        self.callers.or(self.ours)
+    }
+}
+
 /// See the module.
 pub(super) struct Sink<'a> {
     pub(super) end: Option<&'a Endpoint<'a>>,
@@ -90,16 +119,16 @@ impl<'a> Sink<'a> {
     }
 
     /// Writes all of it, however long it takes; until it is cancelled, which is told as ECANCELED.
-    pub(super) fn write_all(&mut self, bytes: &[u8], cancel: Option<&Cancel>) -> Result<(), Errno> {
+    pub(super) fn write_all(&mut self, bytes: &[u8], cancels: Cancels<'_>) -> Result<(), Errno> {
         let end = self.end.ok_or(Errno::BADF)?;
         let most = if end.kind() == Kind::OtherSocket { MESSAGE_BYTES } else { usize::MAX };
         let mut rest = bytes;
         while !rest.is_empty() {
-            if cancel.is_some_and(Cancel::is_cancelled) {
+            if cancels.are_asked() {
                 return Err(Errno::CANCELED);
             }
-            match end.write_some(&rest[..rest.len().min(most)], Blocking::unless(cancel.is_some()))
-            {
+            let block = Blocking::unless(cancels.outermost().is_some());
+            match end.write_some(&rest[..rest.len().min(most)], block) {
                 // Linux never answers a write of some bytes with 0 unless the device is full.
                 Ok(0) => return Err(Errno::NOSPC),
                 Ok(count) => {
@@ -107,7 +136,7 @@ impl<'a> Sink<'a> {
                     rest = &rest[count..];
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => wait_for_room(end, cancel),
+                Err(Errno::AGAIN) => wait_for_room(end, cancels),
                 Err(errno) => return Err(errno),
             }
         }
@@ -124,13 +153,13 @@ impl<'a> Sink<'a> {
 
 /// Sleeps until a sink may take bytes, or until it is cancelled. An interruption is as good as an
 /// answer: the call that follows is tried again.
-pub(super) fn wait_for_room(end: &Endpoint<'_>, cancel: Option<&Cancel>) {
+pub(super) fn wait_for_room(end: &Endpoint<'_>, cancels: Cancels<'_>) {
     let room = PollFd::from_borrowed_fd(end.as_fd(), PollFlags::OUT);
-    let _ = match cancel
-        .and_then(Cancel::wakes)
-        .map(|wakes| PollFd::from_borrowed_fd(wakes, PollFlags::IN))
-    {
-        Some(wakes) => poll(&mut [room, wakes], cancel),
-        None => poll(&mut [room], cancel),
-    };
+    let mut fds = [room.clone(), room.clone(), room];
+    let mut count = 1;
+    for wakes in cancels.wakes() {
+        fds[count] = wakes;
+        count += 1;
+    }
+    let _ = poll(&mut fds[..count], cancels.outermost());
 }

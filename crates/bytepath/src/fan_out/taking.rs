@@ -7,11 +7,10 @@ use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 
 use super::lockstep::Lockstep;
-use super::sink::{Way, wait_for_room};
+use super::sink::{Cancels, Way, wait_for_room};
 use super::{Ending, Readers};
 use crate::endpoint::{Blocking, Endpoint, Kind};
 use crate::routes::SLICE_BYTES_MAX;
-use crate::wait::Cancel;
 
 /// Where the bytes are that the source gave.
 pub(super) enum Taken {
@@ -61,12 +60,12 @@ impl Lockstep<'_> {
     fn read(&mut self) -> Result<usize, Ending> {
         self.peeked = 0;
         self.have_buffer();
-        let block = Blocking::unless(self.readers == Readers::Watched);
+        let block = Blocking::unless(self.readers == Readers::Watched || self.cancel.is_some());
         loop {
             match self.source.read_some(&mut self.buffer, block) {
                 Ok(0) => return Err(Ending::SourceEnded),
                 Ok(count) => return Ok(count),
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR) => self.any_left()?,
                 Err(Errno::AGAIN) => self.wait_for_source()?,
                 Err(errno) => return Err(Ending::ReadFailed(errno)),
             }
@@ -103,7 +102,7 @@ impl Lockstep<'_> {
             Err(Errno::AGAIN) => {
                 self.wait_for_source()?;
                 if self.sinks[only].is_live() {
-                    wait_for_room(end, None);
+                    wait_for_room(end, self.cancels());
                 }
             }
             // Which end it was shows when the bytes are read and written.
@@ -120,16 +119,16 @@ impl Lockstep<'_> {
         let watched = watched.filter(|(_, sink)| watches && sink.is_live());
         let watched: Vec<_> =
             watched.filter_map(|(place, sink)| Some((place, sink.end?))).collect();
-        for place in wait_for_source(self.source, &watched, None) {
+        for place in wait_for_source(self.source, &watched, self.cancels()) {
             self.lose(place, Errno::PIPE)?;
         }
         self.any_left()
     }
 
-    /// Only pipes can be told not to sleep.
+    /// Only pipes can be told not to sleep; a sink that is one as well.
     fn flags(&self) -> SpliceFlags {
         let watched = self.readers == Readers::Watched && self.source.kind() == Kind::Pipe;
-        crate::routes::nonblock_if(watched)
+        crate::routes::nonblock_if(watched || self.cancel.is_some())
     }
 }
 
@@ -153,18 +152,16 @@ pub(super) fn splice(
 pub(super) fn wait_for_source(
     source: &Endpoint<'_>,
     watched: &[(usize, &Endpoint<'_>)],
-    cancel: Option<&Cancel>,
+    cancels: Cancels<'_>,
 ) -> Vec<usize> {
     let pipes: Vec<_> = watched.iter().filter(|(_, end)| end.kind() == Kind::Pipe).collect();
     let fds =
         pipes.iter().map(|(_, end)| PollFd::from_borrowed_fd(end.as_fd(), PollFlags::empty()));
     let mut fds: Vec<_> = fds.collect();
     fds.push(PollFd::from_borrowed_fd(source.as_fd(), PollFlags::IN));
-    fds.extend(
-        cancel.and_then(Cancel::wakes).map(|wakes| PollFd::from_borrowed_fd(wakes, PollFlags::IN)),
-    );
+    fds.extend(cancels.wakes());
     // An interruption is as good as an answer: the call that follows is tried again.
-    if crate::wait::poll(&mut fds, cancel).is_err() {
+    if crate::wait::poll(&mut fds, cancels.outermost()).is_err() {
         return Vec::new();
     }
     let left = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::ERR);

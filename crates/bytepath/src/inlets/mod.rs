@@ -8,6 +8,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::meter::Meter;
 use crate::pages::Pages;
+use crate::seal::Sealed;
 use crate::wait::{Cancel, Ends, Wait, Waiter};
 
 mod read;
@@ -61,7 +62,7 @@ impl<'a> Setup<'a> {
 }
 
 /// One way out of a descriptor. Made here only, as outlets are.
-pub trait Inlet: Sync {
+pub trait Inlet: Sync + Sealed {
     /// Its name on the command line and in reports.
     fn name(&self) -> &'static str;
 
@@ -88,8 +89,8 @@ pub trait Inlet: Sync {
     ) -> Result<Box<dyn Consumer + 'a>, Stop>;
 }
 
-/// An inlet at work on a source.
-pub trait Consumer {
+/// An inlet at work on a source. Made by [`Inlet::open`] only.
+pub trait Consumer: Sealed {
     /// Takes what is there, at most `most` bytes (above 0), in one call; 0 is the end.
     ///
     /// # Errors

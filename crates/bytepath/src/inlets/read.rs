@@ -6,6 +6,7 @@ use crate::endpoint::{Blocking, Endpoint};
 use crate::error::{Refusal, Stop};
 use crate::inlets::{Consumer, Inlet, Setup, Source};
 use crate::pages::Memory;
+use crate::seal::Sealed;
 
 /// Into a buffer that nobody looks at.
 pub(super) const READ: Read = Read {
@@ -24,6 +25,8 @@ pub(super) struct Read {
     summary: &'static str,
     sums: bool,
 }
+
+impl Sealed for Read {}
 
 impl Inlet for Read {
     fn name(&self) -> &'static str {
@@ -71,6 +74,8 @@ struct Reading<'a> {
     taken: usize,
     sum: Option<u64>,
 }
+
+impl Sealed for Reading<'_> {}
 
 impl Consumer for Reading<'_> {
     #[inline(always)]

@@ -10,11 +10,14 @@ use rustix::pipe::SpliceFlags;
 use crate::endpoint::{Endpoint, Kind};
 use crate::error::{Refusal, Stop};
 use crate::inlets::{Consumer, Inlet, Setup, Source};
+use crate::seal::Sealed;
 
 /// See the module.
 pub(super) struct SpliceNull;
 
 const NAME: &str = "splice-null";
+
+impl Sealed for SpliceNull {}
 
 impl Inlet for SpliceNull {
     fn name(&self) -> &'static str {
@@ -65,6 +68,8 @@ struct Dropping<'a> {
     buf_bytes: usize,
     flags: SpliceFlags,
 }
+
+impl Sealed for Dropping<'_> {}
 
 impl Consumer for Dropping<'_> {
     #[inline(always)]

@@ -57,7 +57,8 @@ impl FileSystemError {
 /// When the path leads to nothing that we may look at.
 pub fn file_system(path: &Path) -> Result<FileSystem, FileSystemError> {
     let wrong = |errno| FileSystemError::new(path.display().to_string(), errno);
-    let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()));
     described(file.map_err(wrong)?.as_fd()).map_err(wrong)
 }
 

@@ -11,11 +11,12 @@ use crate::endpoint::Endpoint;
 use crate::error::{Refusal, Stop};
 use crate::outlets::lend::Lender;
 use crate::outlets::{
-    Contents, LARGE_PIPE_BYTES, Outlet, Producer, Setup, Shape, Use, pipe_only, refused_size,
-    size_pipe, whole,
+    Contents, Given, LARGE_PIPE_BYTES, Outlet, Producer, Setup, Shape, Use, pipe_only,
+    refused_size, size_pipe, whole,
 };
 use crate::pages::{Memory, PageSize, Pages, page_bytes};
 use crate::routes::Aliasing;
+use crate::seal::Sealed;
 
 /// How the outlet comes by fresh pages in place of those that it gave away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,6 +53,8 @@ const NAME: &str = "gift";
 /// Chunks written before the pages given away are replaced, all at once.
 const CHUNKS_PER_REGION: usize = 4;
 
+impl Sealed for Gift {}
+
 impl Outlet for Gift {
     fn name(&self) -> &'static str {
         NAME
@@ -80,20 +83,17 @@ impl Outlet for Gift {
         setup: &Setup<'a>,
     ) -> Result<Box<dyn Producer + 'a>, Stop> {
         self.suits(sink).map_err(Stop::Declined)?;
+        let period_bytes = setup.contents.period()?;
         let pipe_bytes = size_pipe(sink, setup.pipe_bytes, Some(LARGE_PIPE_BYTES))?;
         let page = page_bytes(PageSize::Base);
         let chunk_bytes = whole(setup.buf_bytes, page);
         let region_bytes = chunk_bytes.saturating_mul(CHUNKS_PER_REGION);
         let region = Region::new(whole(region_bytes, page_bytes(setup.pages.size)), setup)?;
-        let shape = Shape {
-            chunk_bytes,
-            pipe_bytes,
-            slot_bytes: page,
-            period_bytes: setup.contents.period(),
-        };
+        let shape = Shape { chunk_bytes, pipe_bytes, slot_bytes: page, period_bytes };
         Ok(Box::new(Giving {
             lender: Lender::new(NAME, sink, setup),
             region,
+            given: Given::default(),
             contents: setup.contents,
             offset: 0,
             shape,
@@ -105,6 +105,7 @@ impl Outlet for Gift {
 struct Giving<'a> {
     lender: Lender<'a>,
     region: Region,
+    given: Given,
     contents: Contents<'a>,
     /// Where in the repeated stream the next byte stands.
     offset: u64,
@@ -112,6 +113,8 @@ struct Giving<'a> {
     /// The size that the pipe should have.
     wished_bytes: usize,
 }
+
+impl Sealed for Giving<'_> {}
 
 impl Producer for Giving<'_> {
     fn shape(&self) -> Shape {
@@ -126,18 +129,28 @@ impl Producer for Giving<'_> {
     fn repeat_some(&mut self, most: u64) -> Result<u64, Stop> {
         let (contents, offset, chunk) = (self.contents, self.offset, self.shape.chunk_bytes);
         let len = usize::try_from(most).unwrap_or(usize::MAX).min(chunk);
+        if len == 0 {
+            return Ok(0);
+        }
         contents.fill(offset, &mut self.region.room(chunk)?[..len]);
-        self.send(len)?;
+        self.lend(len)?;
         self.offset += len as u64;
         Ok(len as u64)
     }
 
     fn room(&mut self) -> Result<Option<&mut [u8]>, Stop> {
         let chunk = self.shape.chunk_bytes;
-        self.region.room(chunk).map(Some)
+        Ok(Some(self.given.room(self.region.room(chunk)?)))
     }
 
     fn send(&mut self, len: usize) -> Result<(), Stop> {
+        self.given.sends(len);
+        self.lend(len)
+    }
+}
+
+impl Giving<'_> {
+    fn lend(&mut self, len: usize) -> Result<(), Stop> {
         let at = self.region.at;
         let (lent, outcome) = self.lender.all(&self.region.memory, at..at + len);
         self.region.give_away(lent);

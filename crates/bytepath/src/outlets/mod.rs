@@ -10,6 +10,7 @@ use crate::error::{Failed, Refusal, Side, Stop};
 use crate::meter::Meter;
 use crate::pages::Pages;
 use crate::routes::Aliasing;
+use crate::seal::Sealed;
 use crate::wait::{Cancel, Ends, Wait, Waiter};
 
 mod gift;
@@ -72,10 +73,14 @@ impl Contents<'_> {
     }
 
     /// The period in bytes: the stream repeats itself after so many.
-    fn period(&self) -> usize {
+    fn period(&self) -> Result<usize, Stop> {
         match self {
-            Contents::Untouched => 1,
-            Contents::Repeat(bytes) => bytes.len(),
+            Contents::Untouched => Ok(1),
+            Contents::Repeat([]) => Err(Stop::Declined(
+                Refusal::because("contents of no bytes cannot be repeated")
+                    .remedy("give at least one, or leave the contents untouched"),
+            )),
+            Contents::Repeat(bytes) => Ok(bytes.len()),
         }
     }
 }
@@ -146,7 +151,7 @@ pub enum Use {
 
 /// One way from memory into a descriptor. Made here only: what it needs to wait and to count is
 /// private to this crate.
-pub trait Outlet: Sync {
+pub trait Outlet: Sync + Sealed {
     /// Its name on the command line and in reports.
     fn name(&self) -> &'static str;
 
@@ -189,8 +194,8 @@ pub struct Shape {
     pub period_bytes: usize,
 }
 
-/// An outlet at work on a sink.
-pub trait Producer {
+/// An outlet at work on a sink. Made by [`Outlet::open`] only.
+pub trait Producer: Sealed {
     /// What it turned out to be.
     fn shape(&self) -> Shape;
 
@@ -200,8 +205,8 @@ pub trait Producer {
         None
     }
 
-    /// Sends the next piece of the contents, at most `most` bytes (above 0), in one call, and
-    /// says how many went.
+    /// Sends the next piece of the contents, at most `most` bytes, in one call, and says how many
+    /// went.
     ///
     /// # Errors
     /// The sink is gone or failed, or the mechanism is refused; do not go on after one, since
@@ -222,14 +227,40 @@ pub trait Producer {
         Ok(())
     }
 
-    /// Memory to fill with the next bytes of a stream; `None` where the outlet only repeats.
+    /// Memory to fill with the next bytes of a stream; `None` where the outlet only repeats. To be
+    /// asked for before each [`Producer::send`].
+    ///
+    /// # Errors
+    /// There is no memory.
     fn room(&mut self) -> Result<Option<&mut [u8]>, Stop>;
 
     /// Sends the first `len` bytes of the room, all of them.
     ///
     /// # Errors
     /// The sink is gone or failed; bytes of the room that did not go are in the error.
+    ///
+    /// # Panics
+    /// There is not so much room: [`Producer::room`] gave less, or was not asked since the last send.
     fn send(&mut self, len: usize) -> Result<(), Stop>;
+}
+
+/// How much room a producer has given that is not sent yet: what nobody can have filled is not sent.
+#[derive(Default)]
+pub(crate) struct Given(usize);
+
+impl Given {
+    pub(crate) fn room<'r>(&mut self, room: &'r mut [u8]) -> &'r mut [u8] {
+        self.0 = room.len();
+        room
+    }
+
+    pub(crate) fn sends(&mut self, len: usize) {
+        let given = std::mem::take(&mut self.0);
+        assert!(
+            len <= given,
+            "{len} bytes are sent of a room of {given}: ask for room before each send"
+        );
+    }
 }
 
 /// The sink as producers see it: a descriptor that is waited for.

@@ -34,6 +34,7 @@ use crate::outlets::{
 };
 use crate::pages::{PageSize, page_bytes};
 use crate::routes::Aliasing;
+use crate::seal::Sealed;
 use crate::size::shown;
 
 /// Fragments of a Unix stream socket: 32 KiB in whole pages.
@@ -67,6 +68,8 @@ enum Slots {
     Page,
     Wide,
 }
+
+impl Sealed for Reserving {}
 
 impl Outlet for Reserving {
     fn name(&self) -> &'static str {
@@ -105,6 +108,7 @@ fn open<'a>(
     slots: Slots,
 ) -> Result<Box<dyn Producer + 'a>, Stop> {
     pipe_only(name, sink).map_err(Stop::Declined)?;
+    let period_bytes = setup.contents.period()?;
     let pipe_bytes = size_pipe(sink, setup.pipe_bytes, Some(LARGE_PIPE_BYTES))?;
     let reservoir = Reservoir::fill(pipe_bytes, &setup.contents, slots)?;
     let (relay_reader, relay_writer) = own_pipe(pipe_bytes)?;
@@ -115,7 +119,7 @@ fn open<'a>(
         chunk_bytes: reservoir.bytes,
         pipe_bytes,
         slot_bytes: reservoir.bytes / (pipe_bytes / page_bytes(PageSize::Base)).max(1),
-        period_bytes: setup.contents.period(),
+        period_bytes,
     };
     let sink = Sink::new(name, sink, setup);
     let mut flags = SpliceFlags::empty();
@@ -146,7 +150,7 @@ struct Reservoir {
 impl Reservoir {
     /// Fills a pipe of `pipe_bytes` with whole periods of the contents.
     fn fill(pipe_bytes: usize, contents: &Contents<'_>, slots: Slots) -> Result<Reservoir, Stop> {
-        let period = contents.period();
+        let period = contents.period()?;
         let mut wanted = usize::MAX;
         // How many bytes fit is seen by filling; a second round stops at a whole period. How the
         // kernel cuts fragments may differ between rounds, so a few more are granted.
@@ -348,6 +352,8 @@ impl Repeating<'_> {
     }
 }
 
+impl Sealed for Repeating<'_> {}
+
 impl Producer for Repeating<'_> {
     fn shape(&self) -> Shape {
         self.shape
@@ -363,6 +369,9 @@ impl Producer for Repeating<'_> {
     #[inline(always)]
     fn repeat_some(&mut self, most: u64) -> Result<u64, Stop> {
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(self.reservoir.bytes);
+        if most == 0 {
+            return Ok(0);
+        }
         // A sink with less room than the reservoir holds takes part of it; the rest then comes
         // from the relay, so that the stream goes on where it stood.
         let straight = !self.relay_always && self.relayed == 0 && self.phase == 0;

@@ -14,11 +14,12 @@ use crate::endpoint::Endpoint;
 use crate::error::{Refusal, Stop};
 use crate::outlets::lend::Lender;
 use crate::outlets::{
-    Buffers, Outlet, Producer, Setup, Shape, Use, pipe_bytes, pipe_only, refused_size, size_pipe,
-    whole,
+    Buffers, Given, Outlet, Producer, Setup, Shape, Use, pipe_bytes, pipe_only, refused_size,
+    size_pipe, whole,
 };
 use crate::pages::{Memory, PageSize, Pages, page_bytes};
 use crate::routes::Aliasing;
+use crate::seal::Sealed;
 use crate::sys::memory::Loan;
 
 /// See the module.
@@ -28,6 +29,8 @@ const NAME: &str = "vmsplice";
 
 /// Buffers that take turns when repeating.
 const TURNS: usize = 2;
+
+impl Sealed for Vmsplice {}
 
 impl Outlet for Vmsplice {
     fn name(&self) -> &'static str {
@@ -56,10 +59,10 @@ impl Outlet for Vmsplice {
         setup: &Setup<'a>,
     ) -> Result<Box<dyn Producer + 'a>, Stop> {
         self.suits(sink).map_err(Stop::Declined)?;
+        let period = setup.contents.period()?;
         // Half a buffer, as published: then a page comes round when the pipe has let go of it.
         let wished_bytes = setup.buf_bytes / TURNS;
         let pipe_bytes = size_pipe(sink, setup.pipe_bytes, Some(wished_bytes))?;
-        let period = setup.contents.period();
         let turn_bytes = match setup.buffers {
             Buffers::Apart => setup.buf_bytes,
             Buffers::Together => setup.buf_bytes / TURNS,
@@ -77,6 +80,7 @@ impl Outlet for Vmsplice {
             turn: 0,
             at: 0,
             ring: None,
+            given: Given::default(),
             pages: setup.pages,
             shape,
             wished_bytes: setup.pipe_bytes.unwrap_or(wished_bytes),
@@ -124,11 +128,14 @@ struct Lending<'a> {
     turn: usize,
     at: usize,
     ring: Option<Ring>,
+    given: Given,
     pages: Pages,
     shape: Shape,
     /// The size that the pipe should have.
     wished_bytes: usize,
 }
+
+impl Sealed for Lending<'_> {}
 
 impl Producer for Lending<'_> {
     fn shape(&self) -> Shape {
@@ -143,6 +150,9 @@ impl Producer for Lending<'_> {
     fn repeat_some(&mut self, most: u64) -> Result<u64, Stop> {
         let chunk = self.shape.chunk_bytes;
         let len = usize::try_from(most).unwrap_or(usize::MAX).min(chunk - self.at);
+        if len == 0 {
+            return Ok(0);
+        }
         let count = self.lender.some(self.turns.loan(self.turn, self.at..self.at + len))?;
         self.at += count;
         if self.at == chunk {
@@ -159,10 +169,11 @@ impl Producer for Lending<'_> {
             self.shape.pipe_bytes = pipe_bytes(self.lender.end().as_fd());
             self.ring = Some(Ring::new(&self.shape, &self.pages)?);
         }
-        Ok(self.ring.as_mut().map(Ring::room))
+        Ok(self.ring.as_mut().map(|ring| self.given.room(ring.room())))
     }
 
     fn send(&mut self, len: usize) -> Result<(), Stop> {
+        self.given.sends(len);
         let Some(ring) = &mut self.ring else { return Ok(()) };
         let (lent, outcome) = self.lender.all(&ring.memory, ring.at..ring.at + len);
         // After a failure too: what was lent is not to be written now.

@@ -8,9 +8,10 @@ use std::os::fd::AsFd;
 
 use crate::endpoint::{Blocking, Endpoint, Kind, write_now};
 use crate::error::{Failed, Refusal, Stop};
-use crate::outlets::{Outlet, Producer, Setup, Shape, Sink, Use, size_pipe, whole};
+use crate::outlets::{Given, Outlet, Producer, Setup, Shape, Sink, Use, size_pipe, whole};
 use crate::pages::{Memory, PageSize, page_bytes};
 use crate::routes::Aliasing;
+use crate::seal::Sealed;
 
 /// One buffer, written again and again.
 pub(super) const WRITE: Write = Write {
@@ -32,6 +33,8 @@ pub(super) struct Write {
     summary: &'static str,
     slices: Slices,
 }
+
+impl Sealed for Write {}
 
 impl Outlet for Write {
     fn name(&self) -> &'static str {
@@ -75,8 +78,8 @@ fn open<'a>(
     setup: &Setup<'a>,
     slices: Slices,
 ) -> Result<Box<dyn Producer + 'a>, Stop> {
+    let period = setup.contents.period()?;
     let pipe_bytes = size_pipe(sink, setup.pipe_bytes, None)?;
-    let period = setup.contents.period();
     // Whole periods, so that going round the buffer goes round the contents.
     let bytes = whole(setup.buf_bytes, period);
     let mut buffer = Memory::allocate(bytes, &setup.pages)
@@ -88,12 +91,14 @@ fn open<'a>(
         slot_bytes: page_bytes(PageSize::Base),
         period_bytes: period,
     };
-    Ok(Box::new(Writing { sink: Sink::new(name, sink, setup), buffer, at: 0, shape, slices }))
+    let (sink, given) = (Sink::new(name, sink, setup), Given::default());
+    Ok(Box::new(Writing { sink, buffer, given, at: 0, shape, slices }))
 }
 
 struct Writing<'a> {
     sink: Sink<'a>,
     buffer: Memory,
+    given: Given,
     at: usize,
     shape: Shape,
     slices: Slices,
@@ -118,6 +123,8 @@ impl Writing<'_> {
     }
 }
 
+impl Sealed for Writing<'_> {}
+
 impl Producer for Writing<'_> {
     fn shape(&self) -> Shape {
         self.shape
@@ -126,6 +133,9 @@ impl Producer for Writing<'_> {
     #[inline(always)]
     fn repeat_some(&mut self, most: u64) -> Result<u64, Stop> {
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(self.shape.chunk_bytes);
+        if most == 0 {
+            return Ok(0);
+        }
         let end = self.buffer.len().min(self.at + most);
         let count = self.write(self.at..end)?;
         self.at = (self.at + count) % self.buffer.len();
@@ -134,10 +144,11 @@ impl Producer for Writing<'_> {
 
     fn room(&mut self) -> Result<Option<&mut [u8]>, Stop> {
         let chunk = self.shape.chunk_bytes;
-        Ok(Some(&mut self.buffer.as_mut_slice()[..chunk]))
+        Ok(Some(self.given.room(&mut self.buffer.as_mut_slice()[..chunk])))
     }
 
     fn send(&mut self, len: usize) -> Result<(), Stop> {
+        self.given.sends(len);
         let mut at = 0;
         while at < len {
             match self.write(at..len) {

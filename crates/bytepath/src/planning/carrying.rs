@@ -22,14 +22,18 @@ pub struct Carrying<'a> {
 impl Planning<'_> {
     /// Carries the job out, from where it stands to its end.
     ///
+    /// May be called again, to go on after a cancel or with more of the same ends: the job's limit is
+    /// of each call. What it returns, and the places that errors tell, count all that this planning has
+    /// moved, in the calls before as well.
+    ///
     /// # Errors
     /// See [`CarryError`].
     pub fn carry(&mut self, carrying: &Carrying<'_>) -> Result<Moved, CarryError> {
         self.carry_in(u64::MAX, carrying, &mut |_| Ok(()))
     }
 
-    /// The same in windows of so many bytes at most; `after` is called with the bytes of each, to
-    /// bring them to the device.
+    /// The same in windows of so many bytes at most (1 at least); `after` is called with the bytes of
+    /// each, to bring them to the device.
     ///
     /// # Errors
     /// See [`CarryError`].
@@ -39,10 +43,12 @@ impl Planning<'_> {
         carrying: &Carrying<'_>,
         after: &mut dyn FnMut(u64) -> Result<(), Errno>,
     ) -> Result<Moved, CarryError> {
+        let at_entry = self.total.bytes;
         loop {
             let before = self.total.bytes;
-            let left = carrying.job.limit.map_or(u64::MAX, |limit| limit - before);
-            let most = self.most_bytes().min(left).min(window_bytes);
+            let went = before - at_entry;
+            let left = carrying.job.limit.map_or(u64::MAX, |limit| limit.saturating_sub(went));
+            let most = self.most_bytes().min(left).min(window_bytes.max(1));
             let job = match most {
                 u64::MAX => carrying.job,
                 most => self.stretch(&carrying.job, most, left),

@@ -14,6 +14,7 @@ use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::routes::in_flight::{bytes_ahead, ends_before};
 use crate::routes::{Aliasing, Job, Rank, Route, Span, judged};
+use crate::seal::Sealed;
 
 /// One call's worth: long enough for extents to be shared in large pieces, short enough to show
 /// progress and to be cancelled.
@@ -23,6 +24,8 @@ const CHUNK_BYTES: usize = 32 << 20;
 pub(super) struct CopyFileRange;
 
 const NAME: &str = "copy-file-range";
+
+impl Sealed for CopyFileRange {}
 
 impl Route for CopyFileRange {
     fn name(&self) -> &'static str {

@@ -127,7 +127,8 @@ impl Direct {
 fn again(end: &Endpoint<'_>, way: OFlags, side: &str) -> Result<OwnedFd, Stop> {
     let path = format!("/proc/thread-self/fd/{}", end.as_fd().as_raw_fd());
     let flags = way | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY;
-    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| {
+    let open = || rustix::fs::open(&path, flags, Mode::empty());
+    rustix::io::retry_on_intr(open).map_err(|errno| {
         let refusal = Refusal::errno(format!("the {side} cannot be opened with O_DIRECT"), errno);
         Stop::Declined(match errno {
             Errno::INVAL => refusal.remedy("its file system has no direct access"),

@@ -7,11 +7,14 @@
 use crate::error::{Refusal, Stop};
 use crate::page_cache::DONTCACHE;
 use crate::routes::{Aliasing, Job, Rank, Route, Span, uncached};
+use crate::seal::Sealed;
 
 /// See the module.
 pub(super) struct DontCache;
 
 const NAME: &str = "dontcache";
+
+impl Sealed for DontCache {}
 
 impl Route for DontCache {
     fn name(&self) -> &'static str {

@@ -11,11 +11,14 @@
 use crate::endpoint::Kind;
 use crate::error::{Refusal, Stop};
 use crate::routes::{Aliasing, Job, Rank, Route, Span, uncached};
+use crate::seal::Sealed;
 
 /// See the module.
 pub(super) struct Fadvise;
 
 const NAME: &str = "fadvise";
+
+impl Sealed for Fadvise {}
 
 impl Route for Fadvise {
     fn name(&self) -> &'static str {

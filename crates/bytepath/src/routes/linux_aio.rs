@@ -8,12 +8,15 @@ use crate::error::{Refusal, Stop};
 use crate::routes::direct::{self, Direct};
 use crate::routes::in_flight::{InFlight, Pairing, Shape};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use crate::seal::Sealed;
 use crate::sys::aio::Aio;
 
 /// See the module.
 pub(super) struct LinuxAio;
 
 const NAME: &str = "linux-aio";
+
+impl Sealed for LinuxAio {}
 
 impl Route for LinuxAio {
     fn name(&self) -> &'static str {

@@ -12,6 +12,7 @@ use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use crate::seal::Sealed;
 use crate::sys::file_mapping::FileMapping;
 
 /// Mapped at a time: enough to forget the mapping, little enough to leave address space alone.
@@ -24,6 +25,8 @@ const CHUNK_BYTES: usize = 2 << 20;
 pub(super) struct MmapWrite;
 
 const NAME: &str = "mmap-write";
+
+impl Sealed for MmapWrite {}
 
 impl Route for MmapWrite {
     fn name(&self) -> &'static str {

@@ -6,6 +6,7 @@ use crate::endpoint::{Blocking, Endpoint, Kind};
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::knobs::Knobs;
 use crate::meter::Meter;
+use crate::seal::Sealed;
 use crate::wait::{Cancel, Waiter};
 
 mod copy_file_range;
@@ -230,7 +231,7 @@ impl<'a> Job<'a> {
 
 /// One way from a source descriptor to a sink descriptor. Made here only: what it needs to wait
 /// and to count is private to this crate.
-pub trait Route: Sync {
+pub trait Route: Sync + Sealed {
     /// Its name on the command line and in reports.
     fn name(&self) -> &'static str;
 

@@ -58,6 +58,7 @@ use crate::placement::leave_cpu;
 use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
 use crate::routes::pieces::Pieces;
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use crate::seal::Sealed;
 use buffered::Buffered;
 use filled::Filled;
 use mapped::Mapped;
@@ -107,6 +108,8 @@ const THREADS_MAX: usize = 64;
 pub(super) struct Parallel;
 
 const NAME: &str = "parallel";
+
+impl Sealed for Parallel {}
 
 impl Route for Parallel {
     fn name(&self) -> &'static str {
@@ -519,7 +522,8 @@ fn mappable(sink: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Stop> {
     // A thread may have a table of open files to itself.
     let name = format!("/proc/thread-self/fd/{}", sink.as_raw_fd());
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let again = rustix::fs::open(name, flags, Mode::empty()).map_err(declined)?;
+    let open = || rustix::fs::open(&name, flags, Mode::empty());
+    let again = rustix::io::retry_on_intr(open).map_err(declined)?;
     let inode = |file| rustix::fs::fstat(file).map(|stat| (stat.st_dev, stat.st_ino));
     match inode(again.as_fd()).map_err(declined)? == inode(sink).map_err(declined)? {
         true => Ok(Some(again)),

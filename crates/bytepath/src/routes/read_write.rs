@@ -7,6 +7,7 @@ use crate::error::{Failed, Refusal, Side, Stop};
 use crate::meter::Meter;
 use crate::pages::{Memory, PageSize, page_bytes};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use crate::seal::Sealed;
 use crate::wait::{Ends, Waiter};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,6 +21,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 pub(super) struct ReadWrite;
 
 const NAME: &str = "read-write";
+
+impl Sealed for ReadWrite {}
 
 impl Route for ReadWrite {
     fn name(&self) -> &'static str {

@@ -12,6 +12,7 @@ use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Stop};
 use crate::routes::in_flight::bytes_ahead;
 use crate::routes::{Aliasing, Job, Rank, Route, Span, judged, read_write};
+use crate::seal::Sealed;
 use crate::sys::reflink::clone_range;
 
 /// One call's worth: sharing takes time by the extent, and nobody can cancel a call.
@@ -24,6 +25,8 @@ const BLOCK_BYTES_MAX: u64 = 64 << 10;
 pub(super) struct Reflink;
 
 const NAME: &str = "reflink";
+
+impl Sealed for Reflink {}
 
 impl Route for Reflink {
     fn name(&self) -> &'static str {

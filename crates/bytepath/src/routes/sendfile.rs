@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::error::{Refusal, Stop};
 use crate::routes::{Aliasing, Allowed, Job, Rank, Route, Span, judged_at_end, splice};
+use crate::seal::Sealed;
 use crate::wait::Ends;
 
 /// One call's worth: long enough to forget the call, short enough to show progress.
@@ -18,6 +19,8 @@ const CHUNK_BYTES: usize = 2 << 20;
 pub(super) struct Sendfile;
 
 const NAME: &str = "sendfile";
+
+impl Sealed for Sendfile {}
 
 impl Route for Sendfile {
     fn name(&self) -> &'static str {

@@ -14,6 +14,7 @@ use crate::error::{Refusal, Stop};
 use crate::routes::own_pipe::{OWN_PIPE_BYTES, OwnPipe, before};
 use crate::routes::tee::nonblock_if;
 use crate::routes::{Aliasing, Allowed, Job, Rank, Route, SLICE_BYTES_MAX, Span, judged_at_end};
+use crate::seal::Sealed;
 use crate::wait::Ends;
 
 /// See the module.
@@ -25,6 +26,8 @@ const NAME: &str = "splice";
 /// of which only some promise anything then.
 pub(super) const WRITTEN_WHILE_THEY_WAIT: &str =
     "within one file, pages that are handed over would be written while they wait";
+
+impl Sealed for Splice {}
 
 impl Route for Splice {
     fn name(&self) -> &'static str {

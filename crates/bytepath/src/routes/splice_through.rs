@@ -10,11 +10,14 @@ use crate::endpoint::Kind;
 use crate::error::{Refusal, Stop};
 use crate::routes::own_pipe::OwnPipe;
 use crate::routes::{Aliasing, Job, Rank, Route, Span, splice};
+use crate::seal::Sealed;
 
 /// See the module.
 pub(super) struct SpliceThrough;
 
 const NAME: &str = "splice-through";
+
+impl Sealed for SpliceThrough {}
 
 impl Route for SpliceThrough {
     fn name(&self) -> &'static str {

@@ -10,12 +10,15 @@ use rustix::pipe::SpliceFlags;
 use crate::endpoint::Kind;
 use crate::error::{Refusal, Stop};
 use crate::routes::{Aliasing, Job, Rank, Route, SLICE_BYTES_MAX, Span, judged_at_end};
+use crate::seal::Sealed;
 use crate::wait::Ends;
 
 /// See the module.
 pub(super) struct Tee;
 
 const NAME: &str = "tee";
+
+impl Sealed for Tee {}
 
 impl Route for Tee {
     fn name(&self) -> &'static str {

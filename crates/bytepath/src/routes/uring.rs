@@ -10,11 +10,14 @@ use crate::machine;
 use crate::ring::{Ring, Setup, Target};
 use crate::routes::in_flight::{self, Ends, InFlight, Pairing, Shape};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use crate::seal::Sealed;
 
 /// See the module.
 pub(super) struct Uring;
 
 const NAME: &str = "uring";
+
+impl Sealed for Uring {}
 
 impl Route for Uring {
     fn name(&self) -> &'static str {

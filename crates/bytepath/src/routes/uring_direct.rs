@@ -9,11 +9,14 @@ use crate::error::{Refusal, Stop};
 use crate::routes::direct::{self, Direct};
 use crate::routes::in_flight::{InFlight, Pairing, Shape};
 use crate::routes::{Aliasing, Job, Rank, Route, Span, uring};
+use crate::seal::Sealed;
 
 /// See the module.
 pub(super) struct UringDirect;
 
 const NAME: &str = "uring-direct";
+
+impl Sealed for UringDirect {}
 
 impl Route for UringDirect {
     fn name(&self) -> &'static str {

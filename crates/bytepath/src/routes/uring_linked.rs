@@ -7,11 +7,14 @@
 use crate::error::{Refusal, Stop};
 use crate::routes::in_flight::{self, Pairing};
 use crate::routes::{Aliasing, Job, Rank, Route, Span, uring};
+use crate::seal::Sealed;
 
 /// See the module.
 pub(super) struct UringLinked;
 
 const NAME: &str = "uring-linked";
+
+impl Sealed for UringLinked {}
 
 impl Route for UringLinked {
     fn name(&self) -> &'static str {

@@ -9,11 +9,14 @@ use std::os::fd::AsFd;
 use crate::error::{Refusal, Stop};
 use crate::routes::in_flight::{self, Ends, InFlight, Pairing, Shape};
 use crate::routes::{Aliasing, Job, Rank, Route, Span, uring};
+use crate::seal::Sealed;
 
 /// See the module.
 pub(super) struct UringRegistered;
 
 const NAME: &str = "uring-registered";
+
+impl Sealed for UringRegistered {}
 
 impl Route for UringRegistered {
     fn name(&self) -> &'static str {

@@ -8,11 +8,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use bytepath::fan_out::{AfterLoss, Ending, FanOutPlan, FannedOut, Lags, Lost, Queue};
-use bytepath::{Endpoint, FanOut, Meter};
+use bytepath::{Cancel, Endpoint, FanOut, Meter};
 use proptest::prelude::*;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
+use crate::stuck::until_stuck;
 use crate::watch::bounded;
 
 fn pipe(bytes: usize) -> (OwnedFd, OwnedFd) {
@@ -473,4 +474,72 @@ fn a_function_of_the_caller_that_panics_ends_it() {
             assert!(ended.is_err(), "{panics:?} was swallowed");
         });
     }
+}
+
+/// Cancels what waits, once so many pipes that nobody reads have at least so much: how it ended, and
+/// what each has.
+fn cancelled(
+    source: &Endpoint<'_>,
+    (sinks, least): (usize, usize),
+    queued: bool,
+) -> (FannedOut, Vec<usize>) {
+    let pipes: Vec<_> = (0..sinks).map(|_| pipe(4096)).collect();
+    let ends: Vec<_> =
+        pipes.iter().map(|(_, writer)| Endpoint::sink(writer.as_fd()).ok()).collect();
+    let (cancel, meter) = (Cancel::new().expect("a token"), Meter::new());
+    let held = |(reader, _): &(OwnedFd, OwnedFd)| {
+        usize::try_from(rustix::io::ioctl_fionread(reader).expect("a pipe")).expect("a size")
+    };
+    let done = std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let moving = scope.spawn(|| {
+            let tell = tell;
+            tell.send(rustix::thread::gettid()).expect("the test listens");
+            let fan_out = FanOut::new(source, &ends).meter(&meter).cancel(&cancel).leave_pipes();
+            let go_on = |_: Lost| AfterLoss::GoOn;
+            match queued {
+                false => fan_out.run(&go_on),
+                true => {
+                    let (lags, queue) =
+                        (Lags::of(sinks), Queue { memory_bytes: 20_000, spill: None });
+                    fan_out.run_queued(queue, &lags, &go_on, &|_| ()).expect("descriptors")
+                }
+            }
+        });
+        let thread = told.recv().expect("it starts");
+        until_stuck(thread, &meter, || moving.is_finished());
+        while !moving.is_finished() && pipes.iter().any(|pipe| held(pipe) < least) {
+            std::thread::yield_now();
+        }
+        cancel.cancel();
+        moving.join().expect("it ends")
+    });
+    (done, pipes.iter().map(held).collect())
+}
+
+#[test]
+fn it_can_be_cancelled_whatever_it_waits_for() {
+    bounded(|watch| {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&stream(300_000)).and_then(|()| file.rewind()).expect("written");
+        for queued in [false, true] {
+            for sinks in [1, 2, 3] {
+                watch.at(format_args!("{sinks} sinks that are full, queued: {queued}"));
+                file.rewind().expect("a file");
+                let source = Endpoint::source(file.as_fd()).expect("a source");
+                let (done, held) = cancelled(&source, (sinks, 4096), queued);
+                assert_eq!(done.ending, Ending::Cancelled);
+                assert!(done.sinks.iter().all(|sink| sink.lost.is_none()), "{done:?}");
+                let told: Vec<_> = done.sinks.iter().map(|sink| sink.bytes as usize).collect();
+                assert_eq!(told, held);
+                watch.at(format_args!("a source that is silent, {sinks} sinks, queued: {queued}"));
+                let (reader, mut writer) = std::io::pipe().expect("a pipe");
+                writer.write_all(b"bytes").expect("there is room");
+                let source = Endpoint::source(reader.as_fd()).expect("a source");
+                let (done, held) = cancelled(&source, (sinks, 5), queued);
+                assert_eq!((done.ending, done.bytes), (Ending::Cancelled, 5));
+                assert_eq!(held, vec![5; sinks]);
+            }
+        }
+    });
 }

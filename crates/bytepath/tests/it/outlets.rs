@@ -548,3 +548,44 @@ fn a_sink_that_refuses_to_be_written_fails_instead_of_declining() {
         assert_eq!((failed.errno, failed.side), (Errno::PERM, Side::Sink), "{failed}");
     }
 }
+
+#[test]
+fn no_more_is_sent_than_there_was_room_for() {
+    for outlet in streaming() {
+        let (_reader, writer) = pipe();
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let meter = Meter::new();
+        let setup = Setup { buf_bytes: 4096, ..Setup::new(&meter) };
+        let mut producer = outlet.open(&sink, &setup).expect("it opens");
+        let panics = |producer: &mut dyn Producer, len| {
+            let send = std::panic::AssertUnwindSafe(|| producer.send(len));
+            let panic = std::panic::catch_unwind(send).expect_err("nobody wrote that");
+            let said = panic.downcast_ref::<String>().expect("words");
+            assert!(said.contains("ask for room before each send"), "{said}");
+        };
+        panics(&mut *producer, 1);
+        let room = producer.room().expect("room").expect("it streams").len();
+        panics(&mut *producer, room + 1);
+        producer.room().expect("room").expect("it streams").fill(7);
+        producer.send(10).expect("sent");
+        panics(&mut *producer, 1);
+        assert_eq!(meter.bytes(), 10, "{}", outlet.name());
+    }
+}
+
+#[test]
+fn contents_of_no_bytes_are_refused_as_such_and_nothing_is_sent_where_nothing_is_asked_for() {
+    for outlet in OUTLETS {
+        let (_reader, writer) = pipe();
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let meter = Meter::new();
+        let setup = Setup { contents: Contents::Repeat(b""), ..Setup::new(&meter) };
+        let Err(Stop::Declined(refusal)) = outlet.open(&sink, &setup).map(drop) else {
+            panic!("{} repeats nothing", outlet.name())
+        };
+        assert!(refusal.to_string().contains("contents of no bytes"), "{refusal}");
+        let mut producer = outlet.open(&sink, &Setup::new(&meter)).expect("it opens");
+        assert!(matches!(producer.repeat_some(0), Ok(0)), "{}", outlet.name());
+        assert_eq!(meter.bytes(), 0);
+    }
+}

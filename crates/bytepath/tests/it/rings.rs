@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use crate::ends::{contents, disk_file, memfd, pipe, unix_pair};
+use crate::sys::forked;
 use crate::trial::same;
 use crate::watch::bounded;
 
@@ -472,5 +473,33 @@ fn a_step_that_is_refused_takes_no_room() {
             ring.push(Request::new(token as u64, Operation::Nop));
         }
         assert_eq!(ring.room(), 0);
+    });
+}
+
+#[test]
+fn a_forked_process_can_drop_a_ring_and_nothing_else_and_its_parents_goes_on() {
+    bounded(|_| {
+        let (reader, writer) = pipe();
+        let Some(mut ring) = ring(&Setup::default()) else { return };
+        let file = Target::Borrowed(reader.as_fd());
+        ring.push(Request::new(1, Operation::Read { file, at: 0, bytes: 0..5 }).buffer(buffer(5)));
+        ring.submit().expect("handed over");
+        let mut kept = Some(ring);
+        let uses = |ring: &mut Ring<'_>| {
+            let used = std::panic::AssertUnwindSafe(|| ring.take());
+            let panic = std::panic::catch_unwind(used).expect_err("its queues are not here");
+            let said = panic.downcast_ref::<&str>().expect("words");
+            assert!(said.contains("open one here"), "{said}");
+        };
+        let status = forked(|| {
+            let mut ring = kept.take().expect("it is here");
+            uses(&mut ring);
+            drop(ring);
+        });
+        assert_eq!(status.exit_status(), Some(0), "{status:?}");
+        let mut ring = kept.take().expect("it is here");
+        rustix::io::write(&writer, b"bytes").expect("there is room");
+        let done = ring.wait().expect("it can be waited for").expect("it is in flight");
+        assert_eq!((done.token, done.first), (1, Ok(5)));
     });
 }

@@ -1,4 +1,4 @@
-//! Signals to one thread, and an option of sockets: what the tests need of the kernel that no safe crate
+//! Signals to one thread, forked processes, and an option of sockets: what the tests need of the kernel that no safe crate
 //! offers.
 
 #![allow(unsafe_code)]
@@ -33,6 +33,22 @@ pub(crate) fn interrupt(thread: Pid) {
     let (process, thread) = (rustix::process::getpid().as_raw_nonzero(), thread.as_raw_nonzero());
     // SAFETY: tgkill takes three numbers; the handler is installed, so no thread dies of it.
     unsafe { libc::syscall(libc::SYS_tgkill, process.get(), thread.get(), SIGNAL) };
+}
+
+/// Has a forked process do this alone; how that one ended, whatever came of it.
+pub(crate) fn forked(work: impl FnOnce()) -> rustix::process::WaitStatus {
+    // SAFETY: the child has this thread alone. It does what the caller says, and ends without any of
+    // what the other threads would have to do.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        // SAFETY: it takes a number, and nothing is done after it.
+        unsafe { libc::_exit(libc::c_int::from(done.is_err())) };
+    }
+    let child = Pid::from_raw(child).expect("there is room for a process");
+    let none = rustix::process::WaitOptions::empty();
+    let ended = rustix::process::waitpid(Some(child), none).expect("it is ours");
+    ended.expect("it has ended").1
 }
 
 /// From here on SIGPIPE ends this process, as it does programs that are not Rust's.

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustix::process::{Pid, getpid};
 
 use super::super::connection::Connection;
 use super::super::error::ChannelError;
@@ -161,7 +160,7 @@ struct Found {
 impl Found {
     fn borrowed(self) -> Borrowed {
         let Found { segment, range, slots, slot } = self;
-        Borrowed { segment, range, slots, slot, by: getpid() }
+        Borrowed { segment, range, slots, slot }
     }
 }
 
@@ -172,7 +171,6 @@ pub struct Borrowed {
     range: Range<usize>,
     slots: Arc<Slots>,
     slot: u32,
-    by: Pid,
 }
 
 impl Borrowed {
@@ -185,16 +183,14 @@ impl Borrowed {
 impl Drop for Borrowed {
     /// What a forked process inherits is its parent's to give back.
     fn drop(&mut self) {
-        if self.by == getpid() {
-            self.slots.give_back(self.slot);
-        }
+        self.slots.give_back(self.slot);
     }
 }
 
 impl BufferReceiver {
     fn of(mut link: Link) -> Result<BufferReceiver, ChannelError> {
         link.take_files()?;
-        let messages = MessageReceiver { link, silent: false };
+        let messages = MessageReceiver { link };
         Ok(BufferReceiver { messages, segments: HashMap::new(), slots: None, handed_out: None })
     }
 
@@ -364,12 +360,6 @@ impl BufferReceiver {
     /// Bytes of heads released, system calls made, and waits.
     pub fn meter(&self) -> &Meter {
         self.messages.meter()
-    }
-
-    /// Lets the channel go without telling the sender: for a forked process, which has inherited an
-    /// end that is still its parent's.
-    pub fn abandon(mut self) {
-        self.messages.silent = true;
     }
 }
 

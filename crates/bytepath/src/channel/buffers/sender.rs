@@ -49,6 +49,11 @@ impl Connection {
     }
 }
 
+/// The bytes of a message: more than any ring has room for where there is no such number.
+fn message_bytes(head: usize, buffers: usize) -> usize {
+    head.saturating_add(COUNT_BYTES).saturating_add(buffers.saturating_mul(PLACE_BYTES))
+}
+
 fn say_file(link: &Link, packet: &[u8], file: Option<BorrowedFd<'_>>) -> Result<(), ChannelError> {
     link.say(&[FILE, packet].concat(), file)
 }
@@ -56,7 +61,7 @@ fn say_file(link: &Link, packet: &[u8], file: Option<BorrowedFd<'_>>) -> Result<
 impl BufferSender {
     /// The longest head of a message with so many buffers.
     pub fn longest(&self, buffers: usize) -> usize {
-        self.messages.longest().saturating_sub(COUNT_BYTES + buffers * PLACE_BYTES)
+        self.messages.longest().saturating_sub(message_bytes(0, buffers))
     }
 
     /// A buffer of so many bytes (above 0), to be filled and sent; none while the receiver has too
@@ -123,9 +128,8 @@ impl BufferSender {
         if self.tell()?.is_some() {
             return Ok(false);
         }
-        let len = COUNT_BYTES
-            + drafts.len() * PLACE_BYTES
-            + head.iter().map(|part| part.len()).sum::<usize>();
+        let head_bytes = head.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
+        let len = message_bytes(head_bytes, drafts.len());
         let Some(mut space) = self.messages.try_space(len)? else { return Ok(false) };
         let mut bytes = space.bytes();
         bytes.copy_from(0, &(drafts.len() as u64).to_le_bytes());
@@ -151,7 +155,7 @@ impl BufferSender {
     /// As of [`BufferSender::try_send`].
     pub fn watch(&mut self, head: usize, buffers: usize) -> Result<bool, ChannelError> {
         if self.tell()?.is_none() {
-            return self.messages.watch(COUNT_BYTES + buffers * PLACE_BYTES + head);
+            return self.messages.watch(message_bytes(head, buffers));
         }
         // A receiver that takes what lies in the socket wakes whoever sleeps, whatever for.
         let more = self.messages.link.end().room() + 1;

@@ -4,14 +4,16 @@
 //! A request's buffer moves into the ring when it is pushed and comes out with its completion.
 //! Descriptors are borrowed for `'fd`, which outlives the ring, so that the number in a queued
 //! request cannot come to mean another file. A ring stays on the thread that opened it, as
-//! IORING_SETUP_SINGLE_ISSUER demands.
+//! IORING_SETUP_SINGLE_ISSUER demands. Its queues are not in the memory of a process that is forked
+//! meanwhile, which can do nothing with the ring but drop it.
 //!
 //! Costs: three system calls and two mappings to open; then one call for any number of requests.
 
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
-use std::os::fd::BorrowedFd;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
 
 use io_uring::{IoUring, cqueue, opcode, types};
@@ -20,6 +22,7 @@ use rustix::io::Errno;
 use crate::error::Refusal;
 use crate::machine::ring_refusal;
 use crate::ring::{Completion, Completions, Piece, Request, Setup, Submission, TaskRun};
+use crate::sys::forks;
 use flight::{Flight, Place};
 use provided::Provided;
 
@@ -30,9 +33,13 @@ mod register;
 /// Calls that answer with a passing difficulty are made again at most this often in a row.
 const RETRIES_MAX: u32 = 1000;
 
-/// An io_uring, and everything that is in flight on it.
+/// An io_uring, and everything that is in flight on it. A process that is forked can only drop its
+/// copy, which closes that and leaves the ring to its parent; whatever else it does with it panics.
 pub struct Ring<'fd> {
-    ring: IoUring,
+    /// Not to be dropped in a forked process, which may have something else where the queues were.
+    ring: ManuallyDrop<IoUring>,
+    /// How often this process was forked from another when the ring was opened.
+    forks: u32,
     setup: Setup,
     task_run: TaskRun,
     /// Tells this ring from all others of the process.
@@ -70,7 +77,8 @@ impl<'fd> Ring<'fd> {
         let (ring, task_run) = answer.map_err(|errno| refused(setup, errno))?;
         let room = ring.params().sq_entries();
         Ok(Ring {
-            ring,
+            ring: ManuallyDrop::new(ring),
+            forks: forks::count(),
             setup: *setup,
             task_run,
             id: register::next_id(),
@@ -82,6 +90,21 @@ impl<'fd> Ring<'fd> {
             _files: PhantomData,
             _stays_on_its_thread: PhantomData,
         })
+    }
+
+    /// The kernel's ring, where it is in this process's memory.
+    #[inline]
+    fn ring(&mut self) -> &mut IoUring {
+        assert!(
+            !self.is_inherited(),
+            "this ring is the parent's of a forked process: open one here"
+        );
+        &mut self.ring
+    }
+
+    /// Whether this process was forked since the ring was opened.
+    fn is_inherited(&self) -> bool {
+        self.forks != forks::count()
     }
 
     /// How this kernel finishes requests that had to wait.
@@ -130,7 +153,9 @@ impl<'fd> Ring<'fd> {
     /// Queues a request; [`Ring::submit`] and [`Ring::wait`] hand it to the kernel.
     ///
     /// # Panics
-    /// If there is no [`Ring::room`], or a step names a range that its buffer does not have.
+    /// If there is no [`Ring::room`]; a step that moves bytes has no buffer, or names a range that its
+    /// buffer does not have, or one of 4 GiB and more; or this process was forked from the one that
+    /// opened the ring, as with everything that is asked of one.
     pub fn push(&mut self, request: Request<'fd>) {
         let steps = request.steps();
         assert!(steps <= self.room(), "a ring takes no more than it has room for");
@@ -144,7 +169,7 @@ impl<'fd> Ring<'fd> {
         // SAFETY: what the entries point to is owned by the flight, which stays in `flights` until
         // its last step is answered; `Drop` waits for that, or leaks it. Descriptors live for
         // `'fd`, which outlives `self`.
-        while unsafe { self.ring.submission().push_multiple(&entries[..steps]) }.is_err() {
+        while unsafe { self.ring().submission().push_multiple(&entries[..steps]) }.is_err() {
             // The kernel's thread answers entries before it says that it has taken them, so the
             // queue may look full for a moment.
             let watched = matches!(self.setup.submission, Submission::Thread { .. });
@@ -178,7 +203,7 @@ impl<'fd> Ring<'fd> {
             return Ok(());
         }
         self.calls += 1;
-        self.ring.submit_and_wait(want).map(drop).map_err(word)
+        self.ring().submit_and_wait(want).map(drop).map_err(word)
     }
 
     /// Whether a thread of the kernel's is awake that takes what is queued without a call.
@@ -187,7 +212,7 @@ impl<'fd> Ring<'fd> {
         // What was queued has to be seen by the thread before it is asked whether it sleeps: it
         // looks at the queue once more after it has said so.
         fence(Ordering::SeqCst);
-        !self.ring.submission().need_wakeup()
+        !self.ring().submission().need_wakeup()
     }
 
     /// The next request that is done; `None` where none is in flight. Hands over what is queued
@@ -236,7 +261,7 @@ impl<'fd> Ring<'fd> {
     /// one that goes on.
     pub fn take(&mut self) -> Option<Completion> {
         loop {
-            let entry = self.ring.completion().next()?;
+            let entry = self.ring().completion().next()?;
             let Some(place) = Place::of_user_data(entry.user_data()) else { continue };
             let slot = &mut self.flights[place.index as usize];
             let flight = slot.as_mut().expect("only flights are answered");
@@ -299,7 +324,7 @@ impl<'fd> Ring<'fd> {
             let target = Place { step, ..place }.user_data();
             let entry = opcode::AsyncCancel::new(target).build().user_data(flight::UNANSWERED);
             // SAFETY: the entry points to no memory.
-            while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            while unsafe { self.ring().submission().push(&entry) }.is_err() {
                 if !self.make_way() {
                     return false;
                 }
@@ -314,7 +339,7 @@ impl<'fd> Ring<'fd> {
             Submission::Calls => self.submit().is_ok(),
             // The thread may have to be woken, and then be given time.
             Submission::Thread { .. } => {
-                let waited = self.submit().map(|()| self.ring.submitter().squeue_wait());
+                let waited = self.submit().map(|()| self.ring().submitter().squeue_wait());
                 self.calls += 1;
                 matches!(waited, Ok(Ok(_)))
             }
@@ -324,9 +349,17 @@ impl<'fd> Ring<'fd> {
 
 impl Drop for Ring<'_> {
     fn drop(&mut self) {
+        if self.is_inherited() {
+            // SAFETY: the descriptor is this process's copy, and `ring`, which has it, is never
+            // dropped or used again.
+            drop(unsafe { OwnedFd::from_raw_fd(self.ring.as_raw_fd()) });
+            return;
+        }
         if self.steps_in_flight > 0 {
             self.settle();
         }
+        // SAFETY: nobody uses it after this.
+        unsafe { ManuallyDrop::drop(&mut self.ring) };
     }
 }
 

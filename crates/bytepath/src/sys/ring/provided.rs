@@ -60,7 +60,7 @@ impl Ring<'_> {
         }
         let mut store = Provided::allocate(count, bytes_each.max(1)).map_err(refused)?;
         self.calls += 1;
-        let (queue, submitter) = (store.queue.address() as u64, self.ring.submitter());
+        let (queue, submitter) = (store.queue.address() as u64, self.ring().submitter());
         // SAFETY: the queue is whole pages of its own that stay mapped until after the ring is
         // closed: `provided` is dropped after `ring`, or leaked.
         let answer = unsafe { submitter.register_buf_ring_with_flags(queue, count, GROUP, 0) };

@@ -30,7 +30,7 @@ impl<'fd> Ring<'fd> {
     ) -> Result<Vec<Target<'fd>>, Refusal> {
         let numbers: Vec<_> = files.iter().map(|file| file.as_raw_fd()).collect();
         self.calls += 1;
-        let answer = self.ring.submitter().register_files(&numbers);
+        let answer = self.ring().submitter().register_files(&numbers);
         answer.map_err(|error| {
             let errno = word(error);
             let refusal = Refusal::errno(format!("cannot register {} files", files.len()), errno);
@@ -52,7 +52,7 @@ impl<'fd> Ring<'fd> {
     /// RLIMIT_NOFILE.
     pub fn register_room(&mut self, files: u32) -> Result<(), Refusal> {
         self.calls += 1;
-        self.ring.submitter().register_files_sparse(files).map_err(|error| {
+        self.ring().submitter().register_files_sparse(files).map_err(|error| {
             let errno = word(error);
             let refusal = Refusal::errno(format!("cannot register room for {files} files"), errno);
             match errno {
@@ -80,7 +80,7 @@ impl<'fd> Ring<'fd> {
         self.calls += 1;
         // SAFETY: the kernel takes references of its own to the pages, and reads or writes them
         // only for requests, each of which owns the buffer that it names.
-        let answer = unsafe { self.ring.submitter().register_buffers(&pieces) };
+        let answer = unsafe { self.ring().submitter().register_buffers(&pieces) };
         answer.map_err(|error| unpinned(total, word(error)))?;
         let registered = |index| Some(Registered { ring: self.id, index });
         let number = |(index, buffer)| Buffer { registered: registered(index), ..buffer };
@@ -93,7 +93,7 @@ impl<'fd> Ring<'fd> {
     /// The kernel's word: EINVAL where it does not know of this (Linux 5.6 does).
     pub fn register_personality(&mut self) -> Result<Personality, Refusal> {
         self.calls += 1;
-        self.ring.submitter().register_personality().map(Personality).map_err(|error| {
+        self.ring().submitter().register_personality().map(Personality).map_err(|error| {
             Refusal::errno("cannot register this thread's credentials", word(error))
                 .remedy("Linux 5.6 and later can")
         })
@@ -105,7 +105,7 @@ impl<'fd> Ring<'fd> {
     /// The kernel's word: EBUSY where there is one already, EINVAL where it is no eventfd.
     pub fn notify(&mut self, eventfd: BorrowedFd<'_>) -> Result<(), Refusal> {
         self.calls += 1;
-        let answer = self.ring.submitter().register_eventfd(eventfd.as_raw_fd());
+        let answer = self.ring().submitter().register_eventfd(eventfd.as_raw_fd());
         answer.map_err(|error| Refusal::errno("cannot notify this descriptor", word(error)))
     }
 }

@@ -12,6 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{readable, small, until_readable};
 use crate::ends::contents;
+use crate::sys::forked;
 use crate::watch::bounded;
 
 const MOST: usize = 1 << 20;
@@ -373,4 +374,36 @@ fn a_message_that_is_forgotten_hands_its_buffers_out_once() {
     assert!(matches!(receiver.is_there(), Ok(None)));
     assert!(matches!(receiver.watch(), Ok(false)));
     assert!(matches!(receiver.try_receive(), Ok(Buffers::Nothing)));
+}
+
+#[test]
+fn what_a_forked_process_drops_is_still_its_parents() {
+    let (mut sender, mut receiver) = pair();
+    let mut draft = filled(&mut sender, 5_000).expect("there is memory");
+    let mut ended = Some((sender, receiver, draft));
+    let status = forked(|| drop(ended.take()));
+    assert_eq!(status.exit_status(), Some(0));
+    (sender, receiver, draft) = ended.take().expect("it is here");
+    assert!(sender.try_send(b"head", &mut vec![draft]).expect("the receiver is there"));
+    let (head, buffers) = received(&mut receiver);
+    assert_eq!(head, b"head");
+    assert_holds(&buffers[0], 5_000);
+    let mut kept = Some(buffers);
+    let status = forked(|| drop(kept.take()));
+    assert_eq!(status.exit_status(), Some(0));
+    assert_eq!(sender.returned(), 0, "the receiver has the buffer still");
+    assert!(!sender.is_taken().expect("the receiver is there"));
+    drop(kept);
+    assert!(sender.is_taken().expect("the receiver is there"));
+}
+
+#[test]
+fn what_no_ring_has_room_for_is_too_long_however_much_it_is() {
+    let (mut sender, _there) = sender();
+    assert!(sender.longest(3) > 0);
+    for (head, buffers) in [(usize::MAX, usize::MAX), (0, usize::MAX / 2), (usize::MAX, 0)] {
+        assert_eq!(sender.longest(usize::MAX / 2), 0);
+        let refused = sender.watch(head, buffers);
+        assert!(matches!(refused, Err(ChannelError::TooLong { .. })), "{refused:?}");
+    }
 }

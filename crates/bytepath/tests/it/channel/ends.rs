@@ -4,8 +4,10 @@ use std::io::{ErrorKind, Read, Write};
 
 use bytepath::channel::{ChannelError, Setup};
 
+use super::messages::queue;
 use super::{small, stream, waits};
 use crate::ends::contents;
+use crate::sys::forked;
 use crate::trial::same;
 use crate::watch::bounded;
 
@@ -66,5 +68,24 @@ fn a_finished_stream_without_bytes_ends_at_once() {
         sender.finish();
         assert!(receiver.filled(1).expect("an answer").is_none());
         assert!(receiver.filled(1).expect("the same again").is_none());
+    });
+}
+
+#[test]
+fn a_receiver_that_a_forked_process_drops_is_still_its_parents() {
+    bounded(|_| {
+        let (mut sender, mut receiver) = stream(small(), small());
+        let (mut asks, mut hears) = queue(small());
+        let mut ends = Some((receiver, hears));
+        let status = forked(|| drop(ends.take()));
+        assert_eq!(status.exit_status(), Some(0));
+        (receiver, hears) = ends.take().expect("they are here");
+        sender.write_all(b"still there").expect("the receiver is there");
+        receiver.read_exact(&mut [0; 11]).expect("it reads");
+        asks.send(b"you too").expect("the receiver is there");
+        assert_eq!(hears.receive().expect("no error").expect("a message").bytes().len(), 7);
+        drop((receiver, hears));
+        assert!(sender.write_all(contents(100_000)).is_err());
+        assert!((0..10_000).any(|_| asks.send(b"gone").is_err()));
     });
 }

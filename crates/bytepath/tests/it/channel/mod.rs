@@ -131,6 +131,23 @@ fn a_large_ring_of_any_size_is_taken_by_an_end_that_asks_for_the_same() {
 }
 
 #[test]
+fn a_ring_that_is_too_large_for_the_receiver_is_refused_to_both_with_its_size_and_what_to_do() {
+    let (here, there) = Connection::pair().expect("a pair");
+    let setup = Setup { ring_bytes: 65 << 20, ..small() };
+    let errors = std::thread::scope(|scope| {
+        let receiver = scope.spawn(move || there.receiver(&small()).map(drop));
+        let sender = here.sender(&setup).map(drop);
+        [sender, receiver.join().expect("no panic")].map(|end| end.expect_err("it is too large"))
+    });
+    for error in errors {
+        assert!(matches!(error, ChannelError::TooLarge { .. }), "{error:?}");
+        for words in ["65 MiB", "64 MiB", "give both ends the same ring_bytes"] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+}
+
+#[test]
 fn what_was_not_committed_is_not_sent_and_what_was_not_released_comes_again() {
     let (mut sender, mut receiver) = stream(small(), small());
     let mut space = sender.space(10).expect("space");

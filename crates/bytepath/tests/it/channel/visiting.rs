@@ -4,13 +4,15 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use bytepath::channel::{ChannelError, Connection, MemoryOwner, MemoryVisitor, Setup, ShownTo};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred};
 use rustix::process::{Pid, WaitId, WaitIdOptions, getegid, geteuid, getpid};
 
-use super::small;
+use super::{readable, small, until_readable};
 use crate::ends::contents;
+use crate::sys::forked;
 use crate::trial::same;
 use crate::watch::bounded;
 
@@ -91,6 +93,7 @@ fn may_visit() -> bool {
         Err(ChannelError::Unreachable { why, .. }) => Some(why),
         copied => copied.map(|()| None).expect("copied"),
     };
+    drop(visit);
     drop(visitor);
     child.kill().expect("it is killed");
     child.wait().expect("it is gone");
@@ -164,8 +167,8 @@ fn a_visitor_that_may_not_is_told_what_keeps_it() {
         }
         let kind = std::io::Error::from(error).kind();
         assert_eq!(kind, std::io::ErrorKind::PermissionDenied);
-        // It ends by itself: it notices that the visitor is gone.
-        drop(visitor);
+        // It ends by itself: it has its buffer back.
+        drop(visit);
         child.wait().expect("it is gone");
     });
 }
@@ -380,4 +383,39 @@ fn an_end_that_passes_bytes_visits_nobody() {
             assert!(matches!(answer, Err(ChannelError::Mismatch(_))), "{answer:?}");
         }
     });
+}
+
+#[test]
+fn a_visit_that_is_dropped_gives_the_buffer_back_to_its_process() {
+    bounded(|_| {
+        let (mut child, mut visitor) = visitor_of("waits");
+        drop(visitor.visit().expect("an owner").expect("a buffer"));
+        // It ends once it has its buffer, while this end is still here.
+        assert!(child.wait().expect("it ends").success());
+        drop(visitor);
+    });
+}
+
+#[test]
+fn an_owner_takes_back_what_is_there_and_waits_no_longer_than_it_likes() {
+    let (mut owner, mut visitor) = pair();
+    assert!(owner.take_back_within(Duration::ZERO).expect("nothing is shown").is_none());
+    owner.show(vec![7; 100], 100, ShownTo::BeRead).expect("shown");
+    let mut visit = visitor.visit().expect("an owner");
+    for patience in [Duration::ZERO, Duration::from_millis(5)] {
+        let kept = owner.take_back_within(patience);
+        assert!(matches!(kept, Err(ChannelError::Silent(told)) if told == patience), "{kept:?}");
+        assert!(owner.shown() == 1 && !readable(&owner));
+    }
+    // What a forked process does with its copy is not said to the owner.
+    let status = forked(|| drop(visit.take()));
+    assert_eq!(status.exit_status(), Some(0));
+    assert!(!readable(&owner));
+    visit.take().expect("a buffer").done(100).expect("an owner");
+    until_readable(&owner);
+    let back = owner.take_back_within(Duration::ZERO).expect("a visitor").expect("it is back");
+    assert_eq!((back.0.len(), back.1), (100, 100));
+    drop(visit);
+    drop(visitor);
+    until_readable(&owner);
 }

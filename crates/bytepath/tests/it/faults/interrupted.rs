@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytepath::routes::ROUTES;
-use bytepath::{Knobs, Wait};
+use bytepath::{Endpoint, Kind, Knobs, Meter, Wait};
 
 use crate::ends::{Pace, SINKS, SOURCES};
+use crate::stuck::until_stuck;
 use crate::sys;
 use crate::trial::Trial;
 use crate::watch::bounded;
@@ -61,5 +62,30 @@ fn a_storm_of_signals_loses_nothing() {
                 }
             }
         }
+    });
+}
+
+#[test]
+fn a_fifo_is_waited_for_however_often_that_is_interrupted() {
+    bounded(|_| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("fifo");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).expect("a FIFO");
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let path = &path;
+            let opening = scope.spawn(move || {
+                in_a_storm(|| {
+                    tell.send(rustix::thread::gettid()).expect("the test listens");
+                    Endpoint::open_source(path)
+                })
+            });
+            let thread = told.recv().expect("it starts");
+            until_stuck(thread, &Meter::new(), || opening.is_finished());
+            let sink = Endpoint::open_sink(path).expect("somebody waits for it");
+            let source = opening.join().expect("no panic").expect("somebody has come");
+            assert_eq!((source.kind(), sink.kind()), (Kind::Pipe, Kind::Pipe));
+        });
     });
 }

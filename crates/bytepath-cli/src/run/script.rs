@@ -246,6 +246,11 @@ fn stages(line: &[u8], shell: &Path, own: Option<&Own>) -> Script {
     }
 }
 
+/// The kernel starts no program with a longer word, with the NUL at its end (MAX_ARG_STRLEN).
+fn word_bytes_max() -> usize {
+    32 * rustix::param::page_size()
+}
+
 /// Whether a word in front of a program sets a variable, to every shell.
 fn is_assignment(word: &[u8]) -> bool {
     let name = word.split(|byte| *byte == b'=').next().unwrap_or_default();
@@ -548,6 +553,9 @@ impl Reader<'_> {
         let lines = b"\n".repeat(self.lines);
         self.lines += stage.text.iter().filter(|byte| **byte == b'\n').count();
         let shell_text = [&lines[..], before.as_bytes(), &given, more].concat();
+        if shell_text.len() >= word_bytes_max() {
+            return Err("a stage is too long to be taken apart");
+        }
         let [text, shell_text] = [[&shown, more].concat(), shell_text].map(OsString::from_vec);
         self.stages.push(Part { text, shell_text, shell_level });
         Ok(())

@@ -270,11 +270,15 @@ impl Started {
                 Ok(Started { text: stage.text, pid, end: None, ended: None, cpu_s: (0.0, 0.0) })
             }
             Err(error) if is_lack(&error) => {
-                crate::say(format_args!(
-                    "bytepath: cannot start {name}: {}; use fewer stages, or raise the limits on \
-                     files and processes (ulimit -n, ulimit -u)",
-                    word_of(&error)
-                ));
+                let help = match error.kind() {
+                    ErrorKind::ArgumentListTooLong => "unset variables, or use shorter text",
+                    _ => {
+                        "use fewer stages, or raise the limits on files and processes \
+                         (ulimit -n, ulimit -u)"
+                    }
+                };
+                let word = word_of(&error);
+                crate::say(format_args!("bytepath: cannot start {name}: {word}; {help}"));
                 Err(Started::without_process(stage, NOT_MADE))
             }
             Err(error) => {
@@ -308,7 +312,7 @@ fn spawned(command: &mut Command, inherited: &[i32], patient: bool) -> std::io::
 
 /// Whether it is for want of something that no process can be made, and not the program's fault.
 fn is_lack(error: &std::io::Error) -> bool {
-    let lacks = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE];
+    let lacks = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::E2BIG];
     error.raw_os_error().is_some_and(|number| lacks.contains(&number))
 }
 

@@ -327,6 +327,25 @@ fn what_only_bash_knows_means_the_same() {
     }
 }
 
+/// What a shell of its own is given besides makes a long stage longer than the kernel takes.
+#[test]
+fn a_stage_that_a_shell_takes_is_run_however_long_it_is() {
+    let longest = 32 * rustix::param::page_size() - 1;
+    for (shell, before, behind) in [
+        ("bash", "echo ", " | wc -c"),
+        ("dash", "/bin/echo ", " | wc -c"),
+        ("bash", "echo ", "|&cat"),
+    ] {
+        if !installed(shell) {
+            println!("skipped for {shell}: it is not installed");
+            continue;
+        }
+        let long = "A".repeat(longest - before.len() - behind.len());
+        let [theirs, ours] = both(shell, &[before, &long, behind].concat());
+        assert!(theirs.status.success() && same(&theirs, &ours), "{shell}{behind}");
+    }
+}
+
 #[test]
 fn large_amounts_come_through_whole() {
     let text = "head -c 50000000 /dev/zero | tr '\\0' x | cat | cksum";

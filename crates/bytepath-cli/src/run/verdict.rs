@@ -168,11 +168,28 @@ fn waits_for_disk(ran: &Ran) -> Option<(usize, f64)> {
     waits_most(ran, |stage| stage.waits_disk)
 }
 
-/// The stage that waited most for something, if that was half of the time.
+/// The stage that waited most for something, if that was half of the time. One that is ahead of the
+/// others, or gets nothing from them, holds nobody up.
 fn waits_most(ran: &Ran, waits: fn(&RanStage) -> Option<f64>) -> Option<(usize, f64)> {
-    let seen = ran.stages.iter().enumerate().filter(|(_, stage)| stage.looks >= LOOKS_FEW);
+    let held_up = |index| {
+        ran.pipes.iter().any(|pipe| {
+            let share = match (pipe.from == index, pipe.to == index) {
+                (true, _) => pipe.full,
+                (_, true) => pipe.empty,
+                _ => None,
+            };
+            is_held_up(pipe, share)
+        })
+    };
+    let seen = ran.stages.iter().enumerate();
+    let seen = seen.filter(|(index, stage)| stage.looks >= LOOKS_FEW && !held_up(*index));
     let shares = seen.filter_map(|(index, stage)| Some((index, waits(stage)?)));
     shares.max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, share)| *share >= 0.5)
+}
+
+/// Whether a pipe holds up who is at its end, by the share of the time that it was full, or empty.
+fn is_held_up(pipe: &RanPipe, share: Option<f64>) -> bool {
+    pipe.looks >= LOOKS_FEW && share.is_some_and(|share| share >= HELD_UP)
 }
 
 /// A stage that could have run, and did not since others used the CPU.
@@ -193,9 +210,6 @@ fn waits_for_cpu(ran: &Ran) -> Option<RanVerdict> {
 /// A stage that used no CPU worth mentioning, and yet those before it waited for it to take and those
 /// behind it for it to give.
 fn waits_outside(ran: &Ran) -> Option<RanVerdict> {
-    let held_up = |pipe: &RanPipe, share: Option<f64>| {
-        pipe.looks >= LOOKS_FEW && share.is_some_and(|share| share >= HELD_UP)
-    };
     let input = |index| ran.pipes.iter().find(|pipe| pipe.to == index);
     let output = |index| ran.pipes.iter().find(|pipe| pipe.from == index);
     let is_it = |index: &usize| {
@@ -203,8 +217,8 @@ fn waits_outside(ran: &Ran) -> Option<RanVerdict> {
         let rests = ran.stages[*index].runs.is_none_or(|runs| runs < AT_REST);
         (input.is_some() || output.is_some())
             && rests
-            && input.is_none_or(|pipe| held_up(pipe, pipe.full))
-            && output.is_none_or(|pipe| held_up(pipe, pipe.empty))
+            && input.is_none_or(|pipe| is_held_up(pipe, pipe.full))
+            && output.is_none_or(|pipe| is_held_up(pipe, pipe.empty))
     };
     let index = (0..ran.stages.len()).find(is_it)?;
     let full = input(index).and_then(|pipe| pipe.full);
@@ -412,6 +426,25 @@ mod tests {
         let verdict = of(at(0.9, 0.1));
         assert_eq!(verdict.words, "none alone; together they used 25% of a CPU");
         assert!(of(at(0.2, 0.1)).words.contains("outside"));
+    }
+
+    #[test]
+    fn who_waits_for_a_cpu_but_is_ahead_of_the_others_holds_nobody_up() {
+        let waiting = |command, waits| RanStage {
+            runs: Some(0.9),
+            waits_cpu: Some(waits),
+            waits_disk: Some(waits),
+            ..stage(command, 0.1)
+        };
+        let of = |second, full, empty| {
+            let stages = vec![waiting("cat f", 0.9), waiting("sh", second)];
+            let pipes = vec![pipe(0, full, empty)];
+            of(&Ran { seconds: 10.0, stages, pipes, ..Ran::default() }).stage
+        };
+        assert_eq!(of(0.6, 0.94, 0.0), Some(1));
+        assert_eq!(of(0.4, 0.94, 0.0), None);
+        assert_eq!(of(0.95, 0.0, 0.9), Some(0));
+        assert_eq!(of(0.6, 0.4, 0.4), Some(0));
     }
 
     #[test]

@@ -128,15 +128,17 @@ impl Told {
 }
 
 /// The run without the time in which it was stopped, in which nobody held it up, and without the pipes
-/// of the shell, which join all that it started.
+/// of the shell, which join all that it started; with how long each stage was seen.
 fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Option<Pid>) -> Ran {
     let mut ran = ran.clone();
     let is_shell = |stage: usize| shell.is_some() && pids[stage] == shell;
     ran.pipes.retain(|pipe| !is_shell(pipe.from) && !is_shell(pipe.to));
     ran.seconds -= ran.stopped_s;
     for (stage, pid) in ran.stages.iter_mut().zip(pids) {
-        let stopped = pid.and_then(|pid| Some(family?.member(pid)?.stopped.as_secs_f64()));
-        stage.seconds = stage.seconds.map(|seconds| seconds - stopped.unwrap_or(0.0));
+        let Some(member) = pid.and_then(|pid| family?.member(pid)) else { continue };
+        let seen: Duration = member.times.values().sum();
+        let lived = stage.seconds.map(|seconds| seconds - member.stopped.as_secs_f64());
+        stage.seconds = lived.or(Some(seen.as_secs_f64()));
     }
     ran
 }

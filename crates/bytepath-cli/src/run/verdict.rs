@@ -183,7 +183,11 @@ fn waits_most(ran: &Ran, waits: fn(&RanStage) -> Option<f64>) -> Option<(usize, 
     };
     let seen = ran.stages.iter().enumerate();
     let seen = seen.filter(|(index, stage)| stage.looks >= LOOKS_FEW && !held_up(*index));
-    let shares = seen.filter_map(|(index, stage)| Some((index, waits(stage)?)));
+    // Of the time in which it was there: who lived for a moment did not hold up the whole.
+    let lived = |stage: &RanStage| {
+        stage.seconds.map_or(1.0, |seconds| (seconds / ran.seconds.max(1e-6)).min(1.0))
+    };
+    let shares = seen.filter_map(|(index, stage)| Some((index, waits(stage)? * lived(stage))));
     shares.max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, share)| *share >= 0.5)
 }
 
@@ -445,6 +449,26 @@ mod tests {
         assert_eq!(of(0.4, 0.94, 0.0), None);
         assert_eq!(of(0.95, 0.0, 0.9), Some(0));
         assert_eq!(of(0.6, 0.4, 0.4), Some(0));
+    }
+
+    #[test]
+    fn who_lived_for_a_moment_is_not_what_the_whole_waited_for() {
+        let waiting = |seconds, waits_cpu, waits_disk| RanStage {
+            seconds: Some(seconds),
+            runs: Some(0.9),
+            waits_cpu: Some(waits_cpu),
+            waits_disk: Some(waits_disk),
+            ..stage("a", 0.1)
+        };
+        let of = |cpu, disk| {
+            let stages = vec![waiting(1.0, cpu, disk), waiting(10.0, 0.1, 0.1)];
+            of(&Ran { seconds: 10.0, stages, ..Ran::default() }).stage
+        };
+        assert_eq!([of(0.9, 0.0), of(0.0, 0.9)], [None; 2]);
+        let stages = vec![waiting(1.0, 0.9, 0.0), waiting(9.0, 0.8, 0.0)];
+        let verdict = self::of(&Ran { seconds: 10.0, stages, ..Ran::default() });
+        assert_eq!(verdict.stage, Some(1));
+        assert!(verdict.words.contains("for a CPU 72% of the time"), "{verdict:?}");
     }
 
     #[test]

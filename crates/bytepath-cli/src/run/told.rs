@@ -261,7 +261,10 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
     });
     let mut all: Vec<RanPipe> = joined.collect();
     let unseen = (1..pids.len()).filter(|_| whole.is_none()).filter_map(|to| {
-        let through = family.between(pids[to - 1]?, pids[to]?);
+        let through = match (pids[to - 1], pids[to]?) {
+            (Some(from), to) => family.between(from, to),
+            (None, _) => Through::Agreed(0),
+        };
         Some(told(to - 1, to, through, None))
     });
     for pipe in unseen {

@@ -367,7 +367,7 @@ impl Options {
                 let run = |part: &Part| run(&part.text, &part.shell_text, part.shell_level);
                 Ok(Work { stages: parts.iter().map(run).collect(), whole: None })
             }
-            Script::Whole(_) if self.pipefail => self.with_pipefail(run_whole()),
+            Script::Whole(why) if self.pipefail => self.with_pipefail(run_whole(), why),
             Script::Whole(why) => Ok(Work {
                 stages: vec![run_whole()],
                 whole: Some(Whole { shell: shell.clone(), why }),
@@ -376,7 +376,7 @@ impl Options {
     }
 
     /// What is not taken apart needs a shell that knows the option itself.
-    fn with_pipefail(&self, mut stage: Stage) -> anyhow::Result<Work> {
+    fn with_pipefail(&self, mut stage: Stage, why: &'static str) -> anyhow::Result<Work> {
         let shell = self.shell();
         if shell.file_name() != Some(OsStr::new("bash")) {
             return Err(wrong_usage(format!(
@@ -385,7 +385,6 @@ impl Options {
             )));
         }
         stage.words.splice(1..1, ["-o".into(), "pipefail".into()]);
-        let why = "it is not a plain pipeline";
         Ok(Work { stages: vec![stage], whole: Some(Whole { shell, why }) })
     }
 

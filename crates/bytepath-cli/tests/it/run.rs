@@ -415,6 +415,8 @@ fn pipefail_ends_with_the_last_that_failed() {
     if installed("bash") {
         let words = ["run", "--pipefail", "--shell", &path_of("bash"), "true; { exit 3; } | true"];
         assert_eq!(run(&mut bytepath(&words)).status.code(), Some(3));
+        let done = run(&mut bytepath(&[&words[..], &["--explain-plan"]].concat()));
+        assert!(done.stderr.contains("runs it as it is: it is a list of commands"), "{done:?}");
     }
 }
 

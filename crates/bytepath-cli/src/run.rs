@@ -340,7 +340,8 @@ impl Options {
 
     fn of_shell(&self, pipeline: &OsStr) -> anyhow::Result<Work> {
         use std::os::unix::ffi::OsStrExt;
-        if pipeline.as_bytes().trim_ascii().is_empty() {
+        // A carriage return is a word to a shell.
+        if pipeline.as_bytes().iter().all(|byte| b" \t\n".contains(byte)) {
             return Err(wrong_usage("the pipeline is empty"));
         }
         let shell = self.shell();

@@ -84,6 +84,9 @@ const EVERYWHERE: &[&str] = &[
     "echo \"it's $((1 + 2))\" | cat",
     "A='x y' sh -c 'echo \"$A\"' | cat",
     "echo 'a\nb' | no-such-program",
+    "\r",
+    "\r\n",
+    "echo a\r\n",
     "echo 'a\n' \"\nb\" | tr '\n' x | cat </none",
 ];
 

@@ -68,7 +68,13 @@ impl Told {
             ..Ran::default()
         };
         let shell = whole.and_then(|_| watched.stages.all.first()?.pid);
-        ran.verdict = verdict::of(&at_work(&ran, &pids, family, shell));
+        let mut judged = at_work(&ran, &pids, family, shell);
+        if whole.is_none() {
+            for (stage, started) in judged.stages.iter_mut().zip(&watched.stages.all) {
+                stage.command = verdict::command(&started.own_words);
+            }
+        }
+        ran.verdict = verdict::of(&judged);
         Told { ran }
     }
 

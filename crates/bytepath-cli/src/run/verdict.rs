@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use bytepath_report::{Ran, RanPipe, RanStage, RanVerdict, Sure};
 
 use super::script;
+use crate::live::in_a_line;
 
 /// Fewer looks than this say little.
 const LOOKS_FEW: u32 = 8;
@@ -33,6 +34,20 @@ const HELPS: &[(&[&str], &str)] = &[
         "LC_ALL=C, or a tool of more threads such as rg",
     ),
     (&["tar", "find"], "fewer files, or several of them at once on parts of the tree"),
+];
+/// What runs the program that its words name: letters of options with a word of their own, and how
+/// many words stand before the program.
+const RUNNERS: &[(&str, &str, usize)] = &[
+    ("command", "", 0),
+    ("env", "uCS", 0),
+    ("exec", "a", 0),
+    ("ionice", "cn", 0),
+    ("nice", "n", 0),
+    ("nohup", "", 0),
+    ("setsid", "", 0),
+    ("stdbuf", "ioe", 0),
+    ("taskset", "", 1),
+    ("timeout", "ks", 1),
 ];
 const HELP: &str = "more threads, or another tool";
 /// What would help movers that copy, if they can be told apart from the shell.
@@ -130,12 +145,13 @@ fn of_one(ran: &Ran) -> RanVerdict {
         return waits.unwrap_or_else(|| nobody(ran, all));
     }
     let (sure, evidence) = weighed(ran, index, share);
-    let words = format!("{}: {evidence}", name(stage));
-    let program = name(stage).rsplit('/').next().unwrap_or_default();
-    let known = HELPS.iter().find(|(names, _)| names.contains(&program)).map(|(_, help)| *help);
+    let name = name(stage);
+    let known = HELPS.iter().find(|(names, _)| names.contains(&file_name(&name)));
+    let known = known.map(|(_, help)| *help);
     let help = if gains_by_own(ran, stage) { OWN_MOVERS } else { known.unwrap_or(HELP) };
-    let is_lowest = stage.command.split_whitespace().any(|word| word == "-1" || word == "--fast");
+    let is_lowest = words(stage).iter().any(|word| *word == "-1" || *word == "--fast");
     let help = if is_lowest { without_lower_level(help) } else { help.to_owned() };
+    let words = format!("{name}: {evidence}");
     RanVerdict { stage: Some(index), sure, words, help: Some(help) }
 }
 
@@ -145,18 +161,56 @@ fn without_lower_level(help: &str) -> String {
     help.replace(" or a lower level", "")
 }
 
-/// The program's name.
-fn name(stage: &RanStage) -> &str {
-    let words = stage.command.split_whitespace();
-    // Variables may be set in front of it, and a command of ours has its own.
-    let mut words = words.skip_while(|word| word.contains('=') && !word.starts_with('='));
-    words.find(|word| *word != "bytepath").unwrap_or(&stage.command)
+/// A stage's command of these words, which may have spaces in them; with quotes, as a shell has them.
+pub(super) fn command(words: &[String]) -> String {
+    words.iter().flat_map(|word| [word, "\0"]).collect()
+}
+
+fn words(stage: &RanStage) -> Vec<&str> {
+    match stage.command.strip_suffix('\0') {
+        Some(words) => words.split('\0').collect(),
+        None => stage.command.split_whitespace().collect(),
+    }
+}
+
+/// The words from the program on: variables may be set in front of it, and a command of ours has its
+/// own name.
+fn from_program(stage: &RanStage) -> impl Iterator<Item = &str> {
+    let words = words(stage).into_iter().skip_while(|word| is_assignment(word));
+    words.skip_while(|word| *word == "bytepath")
+}
+
+fn is_assignment(word: &str) -> bool {
+    word.contains('=') && !word.starts_with('=')
+}
+
+/// The program's name; that of what it runs, if it only runs another.
+fn name(stage: &RanStage) -> String {
+    let mut words = from_program(stage).peekable();
+    let mut name = words.next().unwrap_or(stage.command.trim_end_matches('\0'));
+    while let Some((_, valued, before)) = RUNNERS.iter().find(|(it, ..)| *it == file_name(name)) {
+        let is_option = |word: &&str| word.starts_with('-') || is_assignment(word);
+        while let Some(option) = words.next_if(is_option) {
+            let letter = option.strip_prefix('-').filter(|letter| letter.len() == 1);
+            if letter.is_some_and(|letter| valued.contains(letter)) {
+                words.next();
+            }
+        }
+        let Some(program) = words.by_ref().nth(*before) else { break };
+        name = program;
+    }
+    in_a_line(&name.replace(['\'', '"', '\\'], ""))
+}
+
+fn file_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or_default()
 }
 
 /// Whether this stage is a mover that another stands in for, if asked to.
 fn gains_by_own(ran: &Ran, stage: &RanStage) -> bool {
-    let is_own = stage.command.split_whitespace().any(|word| word == "bytepath");
-    let is_mover = script::is_mover(OsStr::new(name(stage)));
+    let is_own = words(stage).contains(&"bytepath");
+    let is_mover =
+        from_program(stage).next().is_some_and(|name| script::is_mover(OsStr::new(name)));
     ran.whole.is_none() && !is_own && is_mover && !script::functions_are_inherited()
 }
 
@@ -382,6 +436,28 @@ mod tests {
     }
 
     #[test]
+    fn the_program_is_named_and_not_what_stands_before_it() {
+        let cases: &[(&[&str], &str)] = &[
+            (&["gzip"], "gzip"),
+            (&["A=1", "'gzip'", "-6"], "gzip"),
+            (&["nice", "-n", "5", "/bin/gzip"], "/bin/gzip"),
+            (&["env", "-u", "A", "B=1", "timeout", "-k1", "9", "gzip"], "gzip"),
+            (&["stdbuf", "-oL", "gzip"], "gzip"),
+            (&["nice"], "nice"),
+            (&["'my prog'", "f"], "my prog"),
+            (&["bytepath", "cat", "f"], "cat"),
+        ];
+        for (words, name) in cases {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let stages = vec![stage(&command(&words), 9.8)];
+            let verdict = of(&Ran { seconds: 10.0, stages, ..Ran::default() });
+            assert_eq!(verdict.words, format!("{name}: it used 98% of a CPU"));
+            let is_known = verdict.help.is_some_and(|help| help.contains("pigz"));
+            assert_eq!(is_known, name.ends_with("gzip"), "{words:?}");
+        }
+    }
+
+    #[test]
     fn few_looks_are_a_guess() {
         let mut busy = stage("xz", 0.1);
         busy.looks = 2;
@@ -405,9 +481,13 @@ mod tests {
             of(&Ran { seconds: 10.0, stages, whole, ..Ran::default() }).help.unwrap_or_default()
         };
         assert!(help("LC_ALL=C cat f", None).starts_with("--own-movers"));
-        for (first, whole) in
-            [("bytepath cat f", None), ("cut -c1", None), ("cat f", Some("a list"))]
-        {
+        for (first, whole) in [
+            ("bytepath cat f", None),
+            ("cut -c1", None),
+            ("cat f", Some("a list")),
+            ("'cat' f", None),
+            ("nice cat f", None),
+        ] {
             assert!(!help(first, whole).contains("--own-movers"), "{first}");
         }
     }

@@ -66,8 +66,8 @@ pub(crate) struct Options {
     ///
     /// warn tells of it and goes on with the others, exit ends there; with -nopipe, a reader that
     /// has left is no matter. Without a MODE it is warn-nopipe, with which tee also ends as soon as
-    /// all readers have left. Without the option, a reader that has left ends tee by its signal,
-    /// and the rest is told of.
+    /// the readers of all outputs have left, if these are pipes. Without the option, a reader that has
+    /// left ends tee by its signal, and the rest is told of.
     #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true)]
     output_error: Option<Option<OsString>>,
     /// Print this help

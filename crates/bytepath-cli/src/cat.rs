@@ -230,8 +230,12 @@ impl Copy<'_> {
             Some(sink) => itself::met(source, sink, bytes),
             None => itself::Met::No,
         };
-        if itself == itself::Met::Endless {
-            return Err(Trouble::Other("input file is output file".into()));
+        match itself {
+            itself::Met::Endless => {
+                return Err(Trouble::Other("input file is output file".into()));
+            }
+            itself::Met::Over => return Ok(()),
+            itself::Met::No | itself::Met::Harmless => {}
         }
         match (&mut self.formatter, &self.sink) {
             (None, Some(sink)) => plain::copy(source, sink, itself, (self.plan, self.meter)),

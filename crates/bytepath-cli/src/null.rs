@@ -6,10 +6,12 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use bytepath::endpoint::EndpointError;
 use bytepath::inlets::{self, Inlet, Setup};
 use bytepath::{Endpoint, Kind, Meter, Refusal, Stop};
 use clap::Args;
 
+use crate::classic::quoted;
 use crate::say;
 use crate::sys::start;
 
@@ -63,9 +65,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn one(name: &OsStr, options: &Options, meter: &Meter) -> anyhow::Result<()> {
     if name != "-" {
-        let source = Endpoint::open_source(name)?;
-        return drop_all(&source, options, meter)
-            .with_context(|| name.to_string_lossy().into_owned());
+        let shown = || String::from_utf8_lossy(&quoted(name)).into_owned();
+        let source = Endpoint::open_source(name).map_err(|error| match error {
+            EndpointError::Open { errno, .. } => EndpointError::Open { path: shown(), errno },
+            EndpointError::Directory { .. } => EndpointError::Directory { name: shown() },
+            other => other,
+        })?;
+        return drop_all(&source, options, meter).with_context(shown);
     }
     if start::was_closed(0) {
         bail!("standard input is closed; was it redirected with <&-?");
@@ -93,7 +99,10 @@ fn drop_all(source: &Endpoint<'_>, options: &Options, meter: &Meter) -> anyhow::
         let setup = Setup { buf_bytes: *buf_bytes, untouched: true, ..Setup::new(meter) };
         match taken(inlet, source, &setup) {
             // The next takes what is left: nothing that came is under way.
-            Err(Stop::Declined(why)) => told.refused.push((name, why)),
+            Err(Stop::Declined(why)) => {
+                // It names inlets, of which there is no choice here.
+                told.refused.push((name, Refusal { remedy: None, ..why }));
+            }
             done => {
                 if options.explain_plan {
                     told.explain(inlet, ways, meter);

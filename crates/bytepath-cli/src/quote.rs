@@ -88,14 +88,21 @@ fn pieces(name: &[u8], charset: Charset) -> Vec<Piece<'_>> {
     for chunk in name.utf8_chunks() {
         for (at, character) in chunk.valid().char_indices() {
             let bytes = &chunk.valid().as_bytes()[at..at + character.len_utf8()];
-            match character.is_control() {
-                true => pieces.extend(bytes.iter().map(|byte| Piece::Escaped(*byte))),
-                false => pieces.push(Piece::Printed(bytes)),
+            match is_printed(character) {
+                true => pieces.push(Piece::Printed(bytes)),
+                false => pieces.extend(bytes.iter().map(|byte| Piece::Escaped(*byte))),
             }
         }
         pieces.extend(chunk.invalid().iter().map(|byte| Piece::Escaped(*byte)));
     }
     pieces
+}
+
+/// Whether a C library prints it: no control, no end of a line or paragraph, no noncharacter.
+fn is_printed(character: char) -> bool {
+    let is_noncharacter =
+        matches!(character, '\u{fdd0}'..='\u{fdef}') || u32::from(character) & 0xfffe == 0xfffe;
+    !character.is_control() && !matches!(character, '\u{2028}' | '\u{2029}') && !is_noncharacter
 }
 
 fn ascii(byte: &[u8]) -> Piece<'_> {
@@ -184,6 +191,12 @@ mod tests {
             (b"\x01", b"''$'\\001'"),
             (b"\xc3\xa9", b"\xc3\xa9"),
             (b"\xc3", b"''$'\\303'"),
+            // The end of a line, noncharacters, and a neighbour of theirs.
+            (b"\xe2\x80\xa8", b"''$'\\342\\200\\250'"),
+            (b"\xef\xbf\xbf", b"''$'\\357\\277\\277'"),
+            (b"\xef\xb7\x90", b"''$'\\357\\267\\220'"),
+            (b"\xf0\x9f\xbf\xbe", b"''$'\\360\\237\\277\\276'"),
+            (b"\xef\xbf\xbd", b"\xef\xbf\xbd"),
         ];
         for (name, wanted) in cases {
             let got = quoted_in(name, Charset::Utf8);

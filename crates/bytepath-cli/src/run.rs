@@ -20,7 +20,6 @@ mod told;
 mod verdict;
 mod watch;
 
-use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -340,20 +339,22 @@ impl Options {
 
     fn of_shell(&self, pipeline: &OsStr) -> anyhow::Result<Work> {
         use std::os::unix::ffi::OsStrExt;
-        if pipeline.as_bytes().trim_ascii().is_empty() {
+        // A carriage return is a word to a shell.
+        if pipeline.as_bytes().iter().all(|byte| b" \t\n".contains(byte)) {
             return Err(wrong_usage("the pipeline is empty"));
         }
         let shell = self.shell();
-        let run = |text: &OsStr, shell_text: &OsStr, shell_level| Stage {
+        let run = |text: &OsStr, shell_text: &OsStr| Stage {
             text: text.to_string_lossy().trim().to_owned(),
             words: vec![shell.clone().into_os_string(), "-c".into(), shell_text.to_owned()],
-            shell_level,
+            shell_level: None,
+            own_words: Vec::new(),
         };
         let run_whole = || {
             // It would be an option of the shell's, if nothing stood before it.
             let is_option = [b'-', b'+'].contains(&pipeline.as_bytes()[0]);
             let before = OsStr::new(if is_option { " " } else { "" });
-            run(pipeline, &[before, pipeline].join(OsStr::new("")), None)
+            run(pipeline, &[before, pipeline].join(OsStr::new("")))
         };
         let own = self.own()?;
         let script = script::taken_apart(pipeline, &shell, own.as_ref());
@@ -364,10 +365,14 @@ impl Options {
         }
         match script {
             Script::Stages(parts) => {
-                let run = |part: &Part| run(&part.text, &part.shell_text, part.shell_level);
-                Ok(Work { stages: parts.iter().map(run).collect(), whole: None })
+                let run = |part: Part| Stage {
+                    shell_level: part.shell_level,
+                    own_words: part.words,
+                    ..run(&part.text, &part.shell_text)
+                };
+                Ok(Work { stages: parts.into_iter().map(run).collect(), whole: None })
             }
-            Script::Whole(_) if self.pipefail => self.with_pipefail(run_whole()),
+            Script::Whole(why) if self.pipefail => self.with_pipefail(run_whole(), why),
             Script::Whole(why) => Ok(Work {
                 stages: vec![run_whole()],
                 whole: Some(Whole { shell: shell.clone(), why }),
@@ -376,7 +381,7 @@ impl Options {
     }
 
     /// What is not taken apart needs a shell that knows the option itself.
-    fn with_pipefail(&self, mut stage: Stage) -> anyhow::Result<Work> {
+    fn with_pipefail(&self, mut stage: Stage, why: &'static str) -> anyhow::Result<Work> {
         let shell = self.shell();
         if shell.file_name() != Some(OsStr::new("bash")) {
             return Err(wrong_usage(format!(
@@ -385,7 +390,6 @@ impl Options {
             )));
         }
         stage.words.splice(1..1, ["-o".into(), "pipefail".into()]);
-        let why = "it is not a plain pipeline";
         Ok(Work { stages: vec![stage], whole: Some(Whole { shell, why }) })
     }
 
@@ -491,15 +495,16 @@ fn of_words(words: &[OsString], own: Option<Own>) -> anyhow::Result<Vec<Stage>> 
             )));
         };
         let own = own.clone().filter(|_| script::is_mover(program));
-        let shown = own.as_ref().map(|_| Cow::Borrowed("bytepath"));
-        let text = shown.into_iter().chain(words.iter().map(|word| word.to_string_lossy()));
-        let text = text.collect::<Vec<_>>().join(" ");
+        let shown = own.as_ref().map(|_| "bytepath".to_owned());
+        let own_words = words.iter().map(|word| word.to_string_lossy().into_owned());
+        let own_words: Vec<String> = shown.into_iter().chain(own_words).collect();
+        let text = own_words.join(" ");
         let mut words = words.to_vec();
         if let Some(own) = own {
             words.splice(1..1, own.options.iter().map(OsString::from));
             words.insert(0, own.program);
         }
-        Ok(Stage { text, words, shell_level: None })
+        Ok(Stage { text, words, shell_level: None, own_words })
     });
     stages.collect()
 }

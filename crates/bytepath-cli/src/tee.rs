@@ -67,8 +67,8 @@ pub(crate) struct Options {
     ///
     /// warn tells of it and goes on with the others, exit ends there; with -nopipe, a reader that
     /// has left is no matter. Without a MODE it is warn-nopipe, with which tee also ends as soon as
-    /// all readers have left. Without the option, a reader that has left ends tee by its signal,
-    /// and the rest is told of.
+    /// the readers of all outputs have left, if these are pipes. Without the option, a reader that has
+    /// left ends tee by its signal, and the rest is told of.
     #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true)]
     output_error: Option<Option<OsString>>,
     /// Print this help
@@ -217,12 +217,27 @@ impl Tee<'_> {
         if extras.hash.is_some() {
             fan_out = fan_out.read_files();
         }
-        let on_loss = |lost: Lost| self.lost(outputs, lost);
+        let gone: Vec<_> = outputs.ends().iter().map(|_| AtomicBool::new(false)).collect();
+        let on_loss = |lost: Lost| {
+            gone[lost.sink].store(true, Relaxed);
+            self.lost(outputs, lost)
+        };
         let work = || match extras.queue {
             None => Ok(fan_out.run(&on_loss)),
             Some(memory_bytes) => {
                 let queue = Queue { memory_bytes, spill: spill.map(AsFd::as_fd) };
-                let on_full = |place: usize| self.full(outputs, place, lags.bytes(place));
+                let on_full = |place: usize| {
+                    let behind_bytes = lags.bytes(place);
+                    // One that is gone is behind by nothing.
+                    let is_ahead = |other: usize| {
+                        outputs.is_output(other)
+                            && !gone[other].load(Relaxed)
+                            && lags.bytes(other) < behind_bytes
+                    };
+                    let any_is_ahead = (0..gone.len()).any(|it| it != place && is_ahead(it));
+                    let waits = if any_is_ahead { "the others wait" } else { "the input waits" };
+                    self.full(outputs.name(place), behind_bytes, waits);
+                };
                 fan_out.run_queued(queue, lags, &on_loss, &on_full)
             }
         };
@@ -238,12 +253,10 @@ impl Tee<'_> {
     }
 
     /// The queue is full because of this output.
-    fn full(&self, outputs: &Outputs<'_>, place: usize, behind_bytes: u64) {
+    fn full(&self, name: &OsStr, behind_bytes: u64, waits: &str) {
         let behind = numbers::bytes(behind_bytes);
-        self.called.say_of(
-            outputs.name(place),
-            format_args!("{behind} behind, and the queue is full: the others wait for it"),
-        );
+        self.called
+            .say_of(name, format_args!("{behind} behind, and the queue is full: {waits} for it"));
     }
 
     /// Says the checksum, unless it would be that of a part only, which is no failure where the readers

@@ -631,24 +631,29 @@ impl Through {
         }
     }
 
-    /// Of what its writer wrote and its reader read, of all their files. Programs read some
-    /// kilobytes when they start.
+    /// Of what its writer wrote and its reader read, of all their files, and the most that was seen in
+    /// the pipe. Programs read some kilobytes when they start.
     fn of(written: Option<u64>, read: Option<u64>, seen_bytes: u64) -> Through {
         const START_BYTES: u64 = 64 << 10;
         // Who read less than was seen in the pipe does not count what it moves.
         let read = read.filter(|read| *read > START_BYTES || *read >= seen_bytes);
         let has_read_little = read.is_some_and(|read| read <= START_BYTES);
+        let (writer_tells, reader_tells) = (written.is_some(), read.is_some());
         let [written, read] = [written, read].map(|bytes| bytes.unwrap_or(0));
         let (less, more) = (written.min(read), written.max(read));
         let agree = written > 0 && more - less <= START_BYTES.max(more / 50);
         match () {
             () if agree && less > START_BYTES => Through::Agreed(written),
             // What was read may have been the reader's own files, and what was written messages.
-            () if agree => Through::About(written),
+            () if agree && seen_bytes > 0 => Through::About(written),
+            () if agree => Through::Unknown,
             () if less > START_BYTES => Through::About(less),
             // What was written went elsewhere, all or nearly all of it.
-            () if has_read_little => Through::Unknown,
-            () if more > START_BYTES => Through::About(more),
+            () if has_read_little || more <= START_BYTES => Through::Unknown,
+            () if !reader_tells => Through::About(written),
+            // Where the writer does not count what it moves, the reader does.
+            () if !writer_tells || seen_bytes > written => Through::About(read),
+            // What was read were the reader's other files.
             () => Through::Unknown,
         }
     }
@@ -728,9 +733,16 @@ mod tests {
         let of = |written, read| Through::of(written, read, 0);
         assert_eq!(of(Some(90 * mib), Some(90 * mib + 5000)), Through::Agreed(90 * mib));
         assert_eq!(of(Some(90 * mib), Some(40 * mib)), Through::About(40 * mib));
-        assert_eq!(of(Some(0), Some(40 * mib)), Through::About(40 * mib));
+        assert_eq!(of(None, Some(40 * mib)), Through::About(40 * mib));
         assert_eq!(of(None, Some(4000)), Through::Unknown);
-        assert_eq!(of(Some(2), Some(5000)), Through::About(2));
+        // A writer that splices; and a reader of other files.
+        assert_eq!(Through::of(Some(0), Some(40 * mib), mib), Through::About(40 * mib));
+        assert_eq!(of(Some(0), Some(40 * mib)), Through::Unknown);
+        assert_eq!(Through::of(Some(4), Some(40 * mib), 4), Through::Unknown);
+        // So little is in no pipe that nobody saw it in.
+        assert_eq!(Through::of(Some(2), Some(5000), 2), Through::About(2));
+        assert_eq!(of(Some(2), Some(5000)), Through::Unknown);
+        assert_eq!(of(Some(30_890), Some(37_000)), Through::Unknown);
         assert_eq!(of(Some(70_000), Some(75_000)), Through::Agreed(70_000));
         // A copy that says so in a line, and one whose reader splices.
         assert_eq!(of(Some(90 * mib + 12), Some(14_796)), Through::Unknown);

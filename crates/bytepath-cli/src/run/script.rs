@@ -30,6 +30,8 @@ pub(super) struct Part {
     pub(super) shell_text: OsString,
     /// What that shell has to find as SHLVL, so that the stage finds what it would in the whole.
     pub(super) shell_level: Option<i64>,
+    /// Its words with their quotes, without its redirections.
+    pub(super) words: Vec<String>,
 }
 
 /// Shells in which a stage of a pipeline is a process of its own with the same text, options and
@@ -246,6 +248,11 @@ fn stages(line: &[u8], shell: &Path, own: Option<&Own>) -> Script {
     }
 }
 
+/// The kernel starts no program with a longer word, with the NUL at its end (MAX_ARG_STRLEN).
+fn word_bytes_max() -> usize {
+    32 * rustix::param::page_size()
+}
+
 /// Whether a word in front of a program sets a variable, to every shell.
 fn is_assignment(word: &[u8]) -> bool {
     let name = word.split(|byte| *byte == b'=').next().unwrap_or_default();
@@ -282,7 +289,8 @@ struct Stage {
     text: Vec<u8>,
     /// The word that is being read, if one has begun, with its quotes.
     word: Option<Vec<u8>>,
-    words: usize,
+    /// Those before, but for redirections.
+    words: Vec<String>,
     /// Where in the text its program stands.
     program: Option<Range<usize>>,
     /// A redirection that still lacks its word.
@@ -406,7 +414,7 @@ impl Reader<'_> {
         if std::mem::take(&mut self.stage.redirects) {
             return Ok(());
         }
-        self.stage.words += 1;
+        self.stage.words.push(String::from_utf8_lossy(&word).into_owned());
         if opens_subscript(&word) {
             return Err("it may have a subscript that goes on");
         }
@@ -506,13 +514,14 @@ impl Reader<'_> {
     fn end_of_stage(&mut self, more: &[u8]) -> Result<(), Doubt> {
         self.end_of_word()?;
         let stage = std::mem::take(&mut self.stage);
-        if stage.redirects || stage.words == 0 {
+        if stage.redirects || stage.words.is_empty() {
             return Err("a stage is not complete");
         }
         if stage.program.is_none() {
             return Err("a stage has no program");
         }
         let own = self.own.zip(stage.mover_at());
+        let is_own = own.is_some();
         let exec_at = if self.replaces_itself { None } else { stage.exec_at() };
         let exec: &[u8] = if self.replaces_itself { b"" } else { b"exec " };
         // With a redirection it stays, finds what the whole would, and names to a person what it runs.
@@ -548,8 +557,17 @@ impl Reader<'_> {
         let lines = b"\n".repeat(self.lines);
         self.lines += stage.text.iter().filter(|byte| **byte == b'\n').count();
         let shell_text = [&lines[..], before.as_bytes(), &given, more].concat();
+        if shell_text.len() >= word_bytes_max() {
+            return Err("a stage is too long to be taken apart");
+        }
         let [text, shell_text] = [[&shown, more].concat(), shell_text].map(OsString::from_vec);
-        self.stages.push(Part { text, shell_text, shell_level });
+        let mut words = stage.words;
+        if is_own {
+            let is_program = |word: &String| !is_assignment(word.as_bytes());
+            let program = words.iter().position(is_program).unwrap_or(0);
+            words.insert(program, "bytepath".to_owned());
+        }
+        self.stages.push(Part { text, shell_text, shell_level, words });
         Ok(())
     }
 
@@ -711,6 +729,22 @@ mod tests {
             assert!(!given_to("dash", text, Some("/own")).1.contains("/own"), "{text}");
         }
         assert_eq!(given_to("dash", "a-b=1 cat f", None).1, "a-b=1 cat f");
+    }
+
+    #[test]
+    fn words_are_told_without_redirections() {
+        let words = |text: &str, own: Option<&Own>| match taken_apart(
+            OsStr::new(&format!("{text}|b")),
+            Path::new("bash"),
+            own,
+        ) {
+            Script::Stages(stages) => stages[0].words.clone(),
+            Script::Whole(why) => panic!("{text}: {why}"),
+        };
+        assert_eq!(words("<rnd x=1 >'a b' gzip -1 2>&1", None), ["x=1", "gzip", "-1"]);
+        assert_eq!(words("'my prog' \"a b\" <<<x", None), ["'my prog'", "\"a b\""]);
+        let own = Own { program: "/o".into(), options: &[] };
+        assert_eq!(words("<f x=1 cat -", Some(&own)), ["x=1", "bytepath", "cat", "-"]);
     }
 
     #[test]

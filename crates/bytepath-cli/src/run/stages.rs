@@ -32,6 +32,8 @@ pub(super) struct Stage {
     pub(super) words: Vec<OsString>,
     /// What it is to find as SHLVL, if that is not what we found.
     pub(super) shell_level: Option<i64>,
+    /// The words in which people wrote it, where they are known; a shell's have their quotes.
+    pub(super) own_words: Vec<String>,
 }
 
 /// How a process ended.
@@ -56,6 +58,7 @@ impl End {
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) text: String,
+    pub(super) own_words: Vec<String>,
     /// None where there is no process.
     pub(super) pid: Option<Pid>,
     /// None while it runs.
@@ -241,7 +244,8 @@ impl Stages {
 
 impl Started {
     fn without_process(stage: Stage, end: End) -> Started {
-        Started { text: stage.text, pid: None, end: Some(end), ended: None, cpu_s: (0.0, 0.0) }
+        let Stage { text, own_words, .. } = stage;
+        Started { text, own_words, pid: None, end: Some(end), ended: None, cpu_s: (0.0, 0.0) }
     }
 
     /// Starts a stage; its end where its program cannot be run. The error is its end where no process
@@ -267,14 +271,19 @@ impl Started {
         match spawned(&mut command, &inherited, patient) {
             Ok(child) => {
                 let pid = Some(Pid::from_child(&child));
-                Ok(Started { text: stage.text, pid, end: None, ended: None, cpu_s: (0.0, 0.0) })
+                let Stage { text, own_words, .. } = stage;
+                Ok(Started { text, own_words, pid, end: None, ended: None, cpu_s: (0.0, 0.0) })
             }
             Err(error) if is_lack(&error) => {
-                crate::say(format_args!(
-                    "bytepath: cannot start {name}: {}; use fewer stages, or raise the limits on \
-                     files and processes (ulimit -n, ulimit -u)",
-                    word_of(&error)
-                ));
+                let help = match error.kind() {
+                    ErrorKind::ArgumentListTooLong => "unset variables, or use shorter text",
+                    _ => {
+                        "use fewer stages, or raise the limits on files and processes \
+                         (ulimit -n, ulimit -u)"
+                    }
+                };
+                let word = word_of(&error);
+                crate::say(format_args!("bytepath: cannot start {name}: {word}; {help}"));
                 Err(Started::without_process(stage, NOT_MADE))
             }
             Err(error) => {
@@ -308,7 +317,7 @@ fn spawned(command: &mut Command, inherited: &[i32], patient: bool) -> std::io::
 
 /// Whether it is for want of something that no process can be made, and not the program's fault.
 fn is_lack(error: &std::io::Error) -> bool {
-    let lacks = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE];
+    let lacks = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::E2BIG];
     error.raw_os_error().is_some_and(|number| lacks.contains(&number))
 }
 

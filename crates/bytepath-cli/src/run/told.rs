@@ -68,7 +68,13 @@ impl Told {
             ..Ran::default()
         };
         let shell = whole.and_then(|_| watched.stages.all.first()?.pid);
-        ran.verdict = verdict::of(&at_work(&ran, &pids, family, shell));
+        let mut judged = at_work(&ran, &pids, family, shell);
+        if whole.is_none() {
+            for (stage, started) in judged.stages.iter_mut().zip(&watched.stages.all) {
+                stage.command = verdict::command(&started.own_words);
+            }
+        }
+        ran.verdict = verdict::of(&judged);
         Told { ran }
     }
 
@@ -128,15 +134,17 @@ impl Told {
 }
 
 /// The run without the time in which it was stopped, in which nobody held it up, and without the pipes
-/// of the shell, which join all that it started.
+/// of the shell, which join all that it started; with how long each stage was seen.
 fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Option<Pid>) -> Ran {
     let mut ran = ran.clone();
     let is_shell = |stage: usize| shell.is_some() && pids[stage] == shell;
     ran.pipes.retain(|pipe| !is_shell(pipe.from) && !is_shell(pipe.to));
     ran.seconds -= ran.stopped_s;
     for (stage, pid) in ran.stages.iter_mut().zip(pids) {
-        let stopped = pid.and_then(|pid| Some(family?.member(pid)?.stopped.as_secs_f64()));
-        stage.seconds = stage.seconds.map(|seconds| seconds - stopped.unwrap_or(0.0));
+        let Some(member) = pid.and_then(|pid| family?.member(pid)) else { continue };
+        let seen: Duration = member.times.values().sum();
+        let lived = stage.seconds.map(|seconds| seconds - member.stopped.as_secs_f64());
+        stage.seconds = lived.or(Some(seen.as_secs_f64()));
     }
     ran
 }
@@ -259,7 +267,10 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
     });
     let mut all: Vec<RanPipe> = joined.collect();
     let unseen = (1..pids.len()).filter(|_| whole.is_none()).filter_map(|to| {
-        let through = family.between(pids[to - 1]?, pids[to]?);
+        let through = match (pids[to - 1], pids[to]?) {
+            (Some(from), to) => family.between(from, to),
+            (None, _) => Through::Agreed(0),
+        };
         Some(told(to - 1, to, through, None))
     });
     for pipe in unseen {

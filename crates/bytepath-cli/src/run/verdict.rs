@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use bytepath_report::{Ran, RanPipe, RanStage, RanVerdict, Sure};
 
 use super::script;
+use crate::live::in_a_line;
 
 /// Fewer looks than this say little.
 const LOOKS_FEW: u32 = 8;
@@ -33,6 +34,20 @@ const HELPS: &[(&[&str], &str)] = &[
         "LC_ALL=C, or a tool of more threads such as rg",
     ),
     (&["tar", "find"], "fewer files, or several of them at once on parts of the tree"),
+];
+/// What runs the program that its words name: letters of options with a word of their own, and how
+/// many words stand before the program.
+const RUNNERS: &[(&str, &str, usize)] = &[
+    ("command", "", 0),
+    ("env", "uCS", 0),
+    ("exec", "a", 0),
+    ("ionice", "cn", 0),
+    ("nice", "n", 0),
+    ("nohup", "", 0),
+    ("setsid", "", 0),
+    ("stdbuf", "ioe", 0),
+    ("taskset", "", 1),
+    ("timeout", "ks", 1),
 ];
 const HELP: &str = "more threads, or another tool";
 /// What would help movers that copy, if they can be told apart from the shell.
@@ -130,12 +145,13 @@ fn of_one(ran: &Ran) -> RanVerdict {
         return waits.unwrap_or_else(|| nobody(ran, all));
     }
     let (sure, evidence) = weighed(ran, index, share);
-    let words = format!("{}: {evidence}", name(stage));
-    let program = name(stage).rsplit('/').next().unwrap_or_default();
-    let known = HELPS.iter().find(|(names, _)| names.contains(&program)).map(|(_, help)| *help);
+    let name = name(stage);
+    let known = HELPS.iter().find(|(names, _)| names.contains(&file_name(&name)));
+    let known = known.map(|(_, help)| *help);
     let help = if gains_by_own(ran, stage) { OWN_MOVERS } else { known.unwrap_or(HELP) };
-    let is_lowest = stage.command.split_whitespace().any(|word| word == "-1" || word == "--fast");
+    let is_lowest = words(stage).iter().any(|word| *word == "-1" || *word == "--fast");
     let help = if is_lowest { without_lower_level(help) } else { help.to_owned() };
+    let words = format!("{name}: {evidence}");
     RanVerdict { stage: Some(index), sure, words, help: Some(help) }
 }
 
@@ -145,18 +161,56 @@ fn without_lower_level(help: &str) -> String {
     help.replace(" or a lower level", "")
 }
 
-/// The program's name.
-fn name(stage: &RanStage) -> &str {
-    let words = stage.command.split_whitespace();
-    // Variables may be set in front of it, and a command of ours has its own.
-    let mut words = words.skip_while(|word| word.contains('=') && !word.starts_with('='));
-    words.find(|word| *word != "bytepath").unwrap_or(&stage.command)
+/// A stage's command of these words, which may have spaces in them; with quotes, as a shell has them.
+pub(super) fn command(words: &[String]) -> String {
+    words.iter().flat_map(|word| [word, "\0"]).collect()
+}
+
+fn words(stage: &RanStage) -> Vec<&str> {
+    match stage.command.strip_suffix('\0') {
+        Some(words) => words.split('\0').collect(),
+        None => stage.command.split_whitespace().collect(),
+    }
+}
+
+/// The words from the program on: variables may be set in front of it, and a command of ours has its
+/// own name.
+fn from_program(stage: &RanStage) -> impl Iterator<Item = &str> {
+    let words = words(stage).into_iter().skip_while(|word| is_assignment(word));
+    words.skip_while(|word| *word == "bytepath")
+}
+
+fn is_assignment(word: &str) -> bool {
+    word.contains('=') && !word.starts_with('=')
+}
+
+/// The program's name; that of what it runs, if it only runs another.
+fn name(stage: &RanStage) -> String {
+    let mut words = from_program(stage).peekable();
+    let mut name = words.next().unwrap_or(stage.command.trim_end_matches('\0'));
+    while let Some((_, valued, before)) = RUNNERS.iter().find(|(it, ..)| *it == file_name(name)) {
+        let is_option = |word: &&str| word.starts_with('-') || is_assignment(word);
+        while let Some(option) = words.next_if(is_option) {
+            let letter = option.strip_prefix('-').filter(|letter| letter.len() == 1);
+            if letter.is_some_and(|letter| valued.contains(letter)) {
+                words.next();
+            }
+        }
+        let Some(program) = words.by_ref().nth(*before) else { break };
+        name = program;
+    }
+    in_a_line(&name.replace(['\'', '"', '\\'], ""))
+}
+
+fn file_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or_default()
 }
 
 /// Whether this stage is a mover that another stands in for, if asked to.
 fn gains_by_own(ran: &Ran, stage: &RanStage) -> bool {
-    let is_own = stage.command.split_whitespace().any(|word| word == "bytepath");
-    let is_mover = script::is_mover(OsStr::new(name(stage)));
+    let is_own = words(stage).contains(&"bytepath");
+    let is_mover =
+        from_program(stage).next().is_some_and(|name| script::is_mover(OsStr::new(name)));
     ran.whole.is_none() && !is_own && is_mover && !script::functions_are_inherited()
 }
 
@@ -168,11 +222,32 @@ fn waits_for_disk(ran: &Ran) -> Option<(usize, f64)> {
     waits_most(ran, |stage| stage.waits_disk)
 }
 
-/// The stage that waited most for something, if that was half of the time.
+/// The stage that waited most for something, if that was half of the time. One that is ahead of the
+/// others, or gets nothing from them, holds nobody up.
 fn waits_most(ran: &Ran, waits: fn(&RanStage) -> Option<f64>) -> Option<(usize, f64)> {
-    let seen = ran.stages.iter().enumerate().filter(|(_, stage)| stage.looks >= LOOKS_FEW);
-    let shares = seen.filter_map(|(index, stage)| Some((index, waits(stage)?)));
+    let held_up = |index| {
+        ran.pipes.iter().any(|pipe| {
+            let share = match (pipe.from == index, pipe.to == index) {
+                (true, _) => pipe.full,
+                (_, true) => pipe.empty,
+                _ => None,
+            };
+            is_held_up(pipe, share)
+        })
+    };
+    let seen = ran.stages.iter().enumerate();
+    let seen = seen.filter(|(index, stage)| stage.looks >= LOOKS_FEW && !held_up(*index));
+    // Of the time in which it was there: who lived for a moment did not hold up the whole.
+    let lived = |stage: &RanStage| {
+        stage.seconds.map_or(1.0, |seconds| (seconds / ran.seconds.max(1e-6)).min(1.0))
+    };
+    let shares = seen.filter_map(|(index, stage)| Some((index, waits(stage)? * lived(stage))));
     shares.max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, share)| *share >= 0.5)
+}
+
+/// Whether a pipe holds up who is at its end, by the share of the time that it was full, or empty.
+fn is_held_up(pipe: &RanPipe, share: Option<f64>) -> bool {
+    pipe.looks >= LOOKS_FEW && share.is_some_and(|share| share >= HELD_UP)
 }
 
 /// A stage that could have run, and did not since others used the CPU.
@@ -193,9 +268,6 @@ fn waits_for_cpu(ran: &Ran) -> Option<RanVerdict> {
 /// A stage that used no CPU worth mentioning, and yet those before it waited for it to take and those
 /// behind it for it to give.
 fn waits_outside(ran: &Ran) -> Option<RanVerdict> {
-    let held_up = |pipe: &RanPipe, share: Option<f64>| {
-        pipe.looks >= LOOKS_FEW && share.is_some_and(|share| share >= HELD_UP)
-    };
     let input = |index| ran.pipes.iter().find(|pipe| pipe.to == index);
     let output = |index| ran.pipes.iter().find(|pipe| pipe.from == index);
     let is_it = |index: &usize| {
@@ -203,8 +275,8 @@ fn waits_outside(ran: &Ran) -> Option<RanVerdict> {
         let rests = ran.stages[*index].runs.is_none_or(|runs| runs < AT_REST);
         (input.is_some() || output.is_some())
             && rests
-            && input.is_none_or(|pipe| held_up(pipe, pipe.full))
-            && output.is_none_or(|pipe| held_up(pipe, pipe.empty))
+            && input.is_none_or(|pipe| is_held_up(pipe, pipe.full))
+            && output.is_none_or(|pipe| is_held_up(pipe, pipe.empty))
     };
     let index = (0..ran.stages.len()).find(is_it)?;
     let full = input(index).and_then(|pipe| pipe.full);
@@ -364,6 +436,28 @@ mod tests {
     }
 
     #[test]
+    fn the_program_is_named_and_not_what_stands_before_it() {
+        let cases: &[(&[&str], &str)] = &[
+            (&["gzip"], "gzip"),
+            (&["A=1", "'gzip'", "-6"], "gzip"),
+            (&["nice", "-n", "5", "/bin/gzip"], "/bin/gzip"),
+            (&["env", "-u", "A", "B=1", "timeout", "-k1", "9", "gzip"], "gzip"),
+            (&["stdbuf", "-oL", "gzip"], "gzip"),
+            (&["nice"], "nice"),
+            (&["'my prog'", "f"], "my prog"),
+            (&["bytepath", "cat", "f"], "cat"),
+        ];
+        for (words, name) in cases {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let stages = vec![stage(&command(&words), 9.8)];
+            let verdict = of(&Ran { seconds: 10.0, stages, ..Ran::default() });
+            assert_eq!(verdict.words, format!("{name}: it used 98% of a CPU"));
+            let is_known = verdict.help.is_some_and(|help| help.contains("pigz"));
+            assert_eq!(is_known, name.ends_with("gzip"), "{words:?}");
+        }
+    }
+
+    #[test]
     fn few_looks_are_a_guess() {
         let mut busy = stage("xz", 0.1);
         busy.looks = 2;
@@ -387,9 +481,13 @@ mod tests {
             of(&Ran { seconds: 10.0, stages, whole, ..Ran::default() }).help.unwrap_or_default()
         };
         assert!(help("LC_ALL=C cat f", None).starts_with("--own-movers"));
-        for (first, whole) in
-            [("bytepath cat f", None), ("cut -c1", None), ("cat f", Some("a list"))]
-        {
+        for (first, whole) in [
+            ("bytepath cat f", None),
+            ("cut -c1", None),
+            ("cat f", Some("a list")),
+            ("'cat' f", None),
+            ("nice cat f", None),
+        ] {
             assert!(!help(first, whole).contains("--own-movers"), "{first}");
         }
     }
@@ -412,6 +510,45 @@ mod tests {
         let verdict = of(at(0.9, 0.1));
         assert_eq!(verdict.words, "none alone; together they used 25% of a CPU");
         assert!(of(at(0.2, 0.1)).words.contains("outside"));
+    }
+
+    #[test]
+    fn who_waits_for_a_cpu_but_is_ahead_of_the_others_holds_nobody_up() {
+        let waiting = |command, waits| RanStage {
+            runs: Some(0.9),
+            waits_cpu: Some(waits),
+            waits_disk: Some(waits),
+            ..stage(command, 0.1)
+        };
+        let of = |second, full, empty| {
+            let stages = vec![waiting("cat f", 0.9), waiting("sh", second)];
+            let pipes = vec![pipe(0, full, empty)];
+            of(&Ran { seconds: 10.0, stages, pipes, ..Ran::default() }).stage
+        };
+        assert_eq!(of(0.6, 0.94, 0.0), Some(1));
+        assert_eq!(of(0.4, 0.94, 0.0), None);
+        assert_eq!(of(0.95, 0.0, 0.9), Some(0));
+        assert_eq!(of(0.6, 0.4, 0.4), Some(0));
+    }
+
+    #[test]
+    fn who_lived_for_a_moment_is_not_what_the_whole_waited_for() {
+        let waiting = |seconds, waits_cpu, waits_disk| RanStage {
+            seconds: Some(seconds),
+            runs: Some(0.9),
+            waits_cpu: Some(waits_cpu),
+            waits_disk: Some(waits_disk),
+            ..stage("a", 0.1)
+        };
+        let of = |cpu, disk| {
+            let stages = vec![waiting(1.0, cpu, disk), waiting(10.0, 0.1, 0.1)];
+            of(&Ran { seconds: 10.0, stages, ..Ran::default() }).stage
+        };
+        assert_eq!([of(0.9, 0.0), of(0.0, 0.9)], [None; 2]);
+        let stages = vec![waiting(1.0, 0.9, 0.0), waiting(9.0, 0.8, 0.0)];
+        let verdict = self::of(&Ran { seconds: 10.0, stages, ..Ran::default() });
+        assert_eq!(verdict.stage, Some(1));
+        assert!(verdict.words.contains("for a CPU 72% of the time"), "{verdict:?}");
     }
 
     #[test]

@@ -25,6 +25,8 @@ fn an_input_that_fails_is_told_of_and_the_next_is_gone_on_with() {
     let done = shell("printf 1234 | $bytepath null --count /nowhere / -");
     let done = done.refused(1, &["/nowhere: ", "No such file", "directory", "2 of 3 inputs"]);
     assert_eq!(done.stdout, "4\n");
+    let done = run(bytepath(&["null", "a\nb", "/"]).current_dir("/").env("LC_ALL", "C"));
+    done.refused(1, &["cannot open 'a'$'\\n''b': No such file", "\nbytepath: / is a directory"]);
     shell("$bytepath null <&-").refused(1, &["standard input is closed"]);
     shell("$bytepath null --count </dev/null >/dev/full").refused(1, &["No space left"]);
     run(&mut bytepath(&["null", "--sum"])).refused(2, &["--sum"]);
@@ -60,6 +62,7 @@ fn the_way_that_was_taken_is_explained() {
         let done = shell(line);
         assert!(done.status.success(), "{done:?}");
         assert!(done.stderr.contains("plan: ") && done.stderr.contains(taken), "{done:?}");
+        assert!(!done.stderr.contains("inlet read"), "{done:?}");
         assert!(done.stderr.contains("came: ") && done.stderr.contains(other), "{done:?}");
     }
 }

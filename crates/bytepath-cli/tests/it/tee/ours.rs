@@ -216,6 +216,21 @@ fn who_holds_the_others_up_is_said() {
     holds_the_others_up("exec \"$bytepath\" tee --queue 64K \"$0\"");
 }
 
+#[test]
+fn an_output_that_is_the_only_one_holds_up_the_input() {
+    let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
+    let mut tee = started(&["--queue", "64K"], stdin, stdout);
+    let mut stderr = tee.child().stderr.take().expect("it is piped");
+    let feeds = fed(feeder, large());
+    let mut said = [0; 4096];
+    let count = stderr.read(&mut said).expect("it says something");
+    let said = String::from_utf8_lossy(&said[..count]).into_owned();
+    assert!(whole(reader) == large());
+    feeds.join().expect("fed");
+    assert!(said.contains("the queue is full: the input waits for it"), "{said}");
+    assert!(tee.done().status.success());
+}
+
 /// Who writes beyond the limit is ended by a signal.
 #[test]
 fn what_is_spilled_stays_within_the_limit_on_files() {
@@ -245,7 +260,7 @@ fn holds_the_others_up(line: &str) {
         assert!(count > 0, "it ended: {said}");
         said.push_str(&String::from_utf8_lossy(&more[..count]));
     }
-    assert!(said.contains("behind"), "{said}");
+    assert!(said.contains("behind") && said.contains("the others wait for it"), "{said}");
     let mut all = Vec::new();
     fifo.read_to_end(&mut all).expect("it can be read");
     assert!(all == large() && reads.join().expect("read") == large());

@@ -11,7 +11,7 @@ use bytepath::inlets::{self, Inlet, Setup};
 use bytepath::{Endpoint, Kind, Meter, Refusal, Stop};
 use clap::Args;
 
-use crate::classic::quoted;
+use crate::quote::quoted;
 use crate::say;
 use crate::sys::start;
 

@@ -942,6 +942,7 @@ def test_times_that_are_none_are_refused(words, capsys):
             assert ended.value.code == 2 and f"{wrong!r} is no number of seconds" in capsys.readouterr().err
 
 
+SCHEMA = "bytepath.record/1"
 WHOLE = {"schema": "bytepath.fleet/1", "words": ["bench", "pipes"], "machines": []}
 
 
@@ -952,14 +953,15 @@ WHOLE = {"schema": "bytepath.fleet/1", "words": ["bench", "pipes"], "machines": 
         (json.dumps(WHOLE)[:-9], "{path} is no run of a fleet, or not the whole of one"),
         ("[" * 100_000, "{path} is no run of a fleet, or not the whole of one"),
         ("[]", "{path} is no run of a fleet (what belongs in one is missing)"),
-        (json.dumps({**WHOLE, "machines": [5]}), "{path} is no run of a fleet (a machine in it, or"),
+        (json.dumps({**WHOLE, "words": ["doctor"], "machines": [5]}), "{path} is a run of fleet doctor, not of fleet bench"),
+        (json.dumps({**WHOLE, "machines": [5]}), "{path} is no run of a fleet (a machine in it is damaged)"),
         (json.dumps({**WHOLE, "machines": [{"key": "k"}]}), "{path} is no run of a fleet (a machine in it has no"),
         *(
             (
                 json.dumps({**WHOLE, "machines": [{"key": "k", "name": "n", "record": record}]}),
-                "{path} is no run of a fleet (a machine in it, or its record, is damaged)",
+                "{path} is no run of a fleet (the record of a machine in it is damaged)",
             )
-            for record in (5, [1], {"arms": 5}, {"arms": {"a": 1}}, {"arms": [5]})
+            for record in (5, [1], {"arms": []}, *({"schema": SCHEMA, "arms": arms} for arms in (5, {"a": 1}, [5], [{}])))
         ),
     ],
 )

@@ -11,6 +11,8 @@ from typing import Any
 from . import files, worker
 from .errors import FleetError, WrongUsage
 
+SCHEMA = "bytepath.record/1"
+
 WRITES = "`bytepath fleet bench --json FILE` writes one"
 
 VALUED = {
@@ -49,7 +51,8 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         if found["schema"] != "bytepath.fleet/1":
             raise ValueError(f"its schema is {found['schema']}")
-        command, machines = found["words"][0], {_whole(machine)["key"]: machine for machine in found["machines"]}
+        command = found["words"][0]
+        machines = {_whole(machine)["key"]: machine for machine in found["machines"]} if command == "bench" else {}
     except (ValueError, KeyError, TypeError, IndexError) as error:
         why = error if isinstance(error, ValueError) else "what belongs in one is missing"
         raise FleetError(f"{path} is no run of a fleet ({why}); {WRITES}") from error
@@ -60,14 +63,22 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 def _whole(machine: dict[str, Any]) -> dict[str, Any]:
     """A machine of a run; ValueError where it is none, as in a file that was edited by hand."""
-    record = machine.get("record") if isinstance(machine, dict) else 0
-    arms = record.get("arms", []) if isinstance(record, dict) else []
-    is_record = record is None or isinstance(record, dict) and isinstance(arms, list)
-    if not is_record or not all(isinstance(arm, dict) for arm in arms):
-        raise ValueError("a machine in it, or its record, is damaged")
+    if not isinstance(machine, dict):
+        raise ValueError("a machine in it is damaged")
+    record = machine.get("record")
+    if record and not _is_record(record):
+        raise ValueError("the record of a machine in it is damaged")
     if not all(isinstance(machine.get(key), str) for key in ("key", "name")):
         raise ValueError("a machine in it has no name")
     return machine
+
+
+def _is_record(found: Any) -> bool:
+    """Whether it is one, as far as it is looked into here; `bytepath compare` would call it by a file nobody knows."""
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        return False
+    arms = found.get("arms", [])
+    return isinstance(arms, list) and all(isinstance(arm, dict) and isinstance(arm.get("name"), str) for arm in arms)
 
 
 async def run(arguments: argparse.Namespace) -> int:
@@ -96,7 +107,7 @@ async def run(arguments: argparse.Namespace) -> int:
             why = f"only in {arguments.other}"
             found.append({"name": machine["name"], "code": 0, "why": why})
             if not alone:
-                files.show(f"== {machine['name']}: {why}")
+                files.show(files.printable(f"== {machine['name']}: {why}"))
     _write(arguments, found)
     return max((one["code"] for one in found), default=0)
 

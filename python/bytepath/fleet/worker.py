@@ -32,6 +32,8 @@ PROFILE_S = 10
 WANTED_S = 10
 """So long the scheduler may take to say whether somebody still waits."""
 
+OVER = "it is over"
+
 ELSEWHERE = "start the worker with XDG_RUNTIME_DIR (or TMPDIR) set to a directory of its user"
 MARK_MAX = 256
 """No word that is left for others is longer."""
@@ -142,13 +144,14 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
     with contextlib.ExitStack() as stack:
         if setup.get("per_machine"):
             stack.enter_context(_slot(setup["id"], setup["per_machine"], setup["late_s"]))
-        if setup["word"] is None and not _is_wanted():
-            # Nothing in the destination tells whoever woke late that it is over, as the mark does later.
-            return json.dumps({"died": "it is over"}).encode()
+        # Nothing in the destination tells whoever woke late that it is over, as the mark does later.
+        unwanted = _unwanted() if setup["word"] is None else None
+        if unwanted:
+            return json.dumps({"died": unwanted}).encode()
         with _lock:
             if setup["session"] in _over:
                 # Nobody waits for it any more, and nobody would end what it begins.
-                return json.dumps({"died": "it is over"}).encode()
+                return json.dumps({"died": OVER}).encode()
             # Those of a copying that is over end here; there is one at a time.
             own = setup["id"], setup["umask"]
             for other in [key for key in _idle if key != own]:
@@ -176,19 +179,21 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
         return answer
 
 
-def _is_wanted() -> bool:
-    """Whether the scheduler still has this worker do the task that this thread is at."""
+def _unwanted() -> str | None:
+    """Why the task that this thread is at needs not be done: the scheduler no longer has this worker do it."""
     from distributed import get_worker
     from distributed.utils import sync
+
+    from .cluster import first_line
 
     worker = get_worker()
     key = worker.get_current_task()
     try:
         wanted = sync(worker.loop, worker.scheduler.processing, workers=[worker.address], callback_timeout=WANTED_S)
-    except Exception:
-        # It is gone, or has given this worker up: who waits for the answer asks somebody else.
-        return False
-    return key in wanted[worker.address]
+    except Exception as error:
+        # It is gone, has given this worker up, or has no time: who waits for the answer asks somebody else.
+        return f"the scheduler did not say whether this is still wanted: {first_line(error)}"
+    return None if key in wanted[worker.address] else OVER
 
 
 @contextlib.contextmanager

@@ -99,7 +99,8 @@ pub enum Ending {
     /// It was cancelled. Of what the source gave last, some sinks may have less than others:
     /// [`Served::bytes`] tells.
     Cancelled,
-    /// The source could not be read on. The sinks have all that it gave before.
+    /// The source could not be read on. The sinks have all that it gave before, unless it was cancelled
+    /// meanwhile: [`Served::bytes`] tells.
     ReadFailed(Errno),
 }
 

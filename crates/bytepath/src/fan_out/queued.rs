@@ -143,7 +143,9 @@ impl<'a> Queued<'a> {
         let has_all = |sink: &Sink<'_>| !sink.is_live() || sink.served(false).bytes == bytes;
         let ending = match ending {
             _ if state.stopped => Ending::Stopped,
-            _ if self.is_cancelled() && !served.iter().all(has_all) => Ending::Cancelled,
+            Ending::SourceEnded if self.is_cancelled() && !served.iter().all(has_all) => {
+                Ending::Cancelled
+            }
             ending => ending,
         };
         let sinks = served.iter().map(|sink| sink.served(false)).collect();
@@ -328,7 +330,7 @@ impl<'a> Queued<'a> {
                     self.room.notify_all();
                 }
                 // Nobody waits for the rest.
-                Err(_) if self.cancels(&self.stop).are_asked() => {
+                Err(Errno::CANCELED) if self.cancels(&self.stop).are_asked() => {
                     self.room.notify_all();
                     break;
                 }

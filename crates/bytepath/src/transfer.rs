@@ -158,7 +158,8 @@ impl<'a> Transfer<'a> {
         Err(TransferError::Declined { offset: meter.bytes() - start, declined })
     }
 
-    /// Refuses a plan that was made for a job of which more is allowed, or for ends of another kind.
+    /// Refuses a plan that was made for a job of which more is allowed, or for ends of another
+    /// kind.
     fn is_for_this_job(&self) -> Result<(), TransferError> {
         plan::ends(&self.job).map_err(TransferError::OtherJob)?;
         let Some(first) = self.plan.routes().first() else { return Ok(()) };

@@ -28,8 +28,8 @@ pub struct MessageSender {
 /// The end of a queue that messages come out of: of a [`MessageSender`]'s, or of a
 /// [`Broadcast`](super::Broadcast)'s, whose receivers each get all that is sent after they joined.
 ///
-/// It is of the process that made it. One that was forked from that releases nothing, and would get the
-/// same message again and again.
+/// It is of the process that made it. One that was forked from that releases nothing, and would get
+/// the same message again and again.
 #[derive(Debug)]
 pub struct MessageReceiver {
     pub(super) link: Link,

@@ -337,8 +337,8 @@ impl<'a> Queued<'a> {
                 }
             }
         }
-        // Who waits for room looks first whether it is cancelled, under the lock: it has either seen
-        // that, or sleeps by now.
+        // Who waits for room looks first whether it is cancelled, under the lock: it has either
+        // seen that, or sleeps by now.
         drop(self.lock());
         self.room.notify_all();
         sink

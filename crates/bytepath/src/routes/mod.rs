@@ -241,8 +241,9 @@ pub trait Route: Sync + Sealed {
     /// Whether what it delivers may still change.
     fn aliasing(&self, job: &Job<'_>) -> Aliasing;
 
-    /// How well it suits the job: higher is better; or why it does not. The one of several threads asks
-    /// the kernel what the files are on and what of them is in memory; the others ask it nothing.
+    /// How well it suits the job: higher is better; or why it does not. The one of several threads
+    /// asks the kernel what the files are on and what of them is in memory; the others ask it
+    /// nothing.
     ///
     /// # Errors
     /// The rule that the job breaks.

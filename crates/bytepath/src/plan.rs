@@ -369,20 +369,34 @@ impl Plan {
 /// Whether a route suits a job, and does with the page cache as it asks.
 pub(crate) fn suits(route: &dyn Route, job: &Job<'_>) -> Result<Rank, Refusal> {
     let rank = route.suits(job)?;
-    let cached = job.source.kind().is_cached() || job.sink.kind().is_cached();
-    if cached && job.cache == Cache::LeaveAsItWas {
-        route.leaves_cache()?;
-    }
+    keeps_to(route, job)?;
     match (job.sharing, rank) {
         (Allowed::Yes, rank) => Ok(rank),
-        (Allowed::No, _) if route.may_share() => {
-            Err(Refusal::because("the file system may share blocks, or leave holes"))
-        }
         // Reading and writing tells which end an error is of, so the others have to earn it.
         (Allowed::No, Rank::InKernel | Rank::ByReference) => {
             Ok(if route.is_as_good_as_reading(job) { rank } else { Rank::Unproven })
         }
         (Allowed::No, rank) => Ok(rank),
+    }
+}
+
+/// Whether a job allows a route, however well it suits. Asks nothing of the kernel.
+pub(crate) fn allows(route: &dyn Route, job: &Job<'_>) -> Result<(), Refusal> {
+    route.is_allowed(job)?;
+    keeps_to(route, job)
+}
+
+/// Whether a route does with the page cache, and with blocks, as a job asks.
+fn keeps_to(route: &dyn Route, job: &Job<'_>) -> Result<(), Refusal> {
+    let cached = job.source.kind().is_cached() || job.sink.kind().is_cached();
+    if cached && job.cache == Cache::LeaveAsItWas {
+        route.leaves_cache()?;
+    }
+    match job.sharing {
+        Allowed::No if route.may_share() => {
+            Err(Refusal::because("the file system may share blocks, or leave holes"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -109,20 +109,14 @@ impl<'o> Wishes<'o> {
             passed: 0,
             total: Moved::default(),
             small_pipe: false,
+            handed_out_bytes: 0,
             broke_off: false,
             began: Instant::now(),
             took: None,
             why: None,
             changes: Vec::new(),
         };
-        match job.bytes_known() {
-            _ if self.route.is_some() => {}
-            // A profile that was named is gone by, however small the job.
-            _ if self.profile.is_some() => planning.look(job)?,
-            Some(bytes) if bytes >= LOOK_FROM_BYTES => planning.look(job)?,
-            Some(_) => {}
-            None => planning.wait_and_see(),
-        }
+        planning.begin_with(job)?;
         Ok(planning)
     }
 
@@ -159,6 +153,8 @@ pub struct Planning<'o> {
     total: Moved,
     /// Whether a pipe at either end stayed smaller than it was to be.
     small_pipe: bool,
+    /// Bytes that the error which ended it holds.
+    handed_out_bytes: u64,
     /// Whether an error ended it.
     broke_off: bool,
     began: Instant,
@@ -214,6 +210,27 @@ impl Planning<'_> {
             // Nobody asks how busy the mover was.
             Stage::Unsure | Stage::Settled => Clock::wall(),
         }
+    }
+
+    /// Looks at the profile where what is known of the job says that it is worth it.
+    fn begin_with(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
+        match job.bytes_known() {
+            _ if self.wishes.route.is_some() => {}
+            // A profile that was named is gone by, however small the job.
+            _ if self.wishes.profile.is_some() => self.look(job)?,
+            Some(bytes) if bytes >= LOOK_FROM_BYTES => self.look(job)?,
+            Some(_) => {}
+            None => self.wait_and_see(),
+        }
+        Ok(())
+    }
+
+    /// Goes on after what came before, which may have been too small to look at the profile.
+    fn go_on_with(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
+        self.broke_off = false;
+        self.total.bytes += std::mem::take(&mut self.handed_out_bytes);
+        let looked = self.plan.basis() != Basis::Rules || self.why.is_some();
+        if self.stage == Stage::Settled && !looked { self.begin_with(job) } else { Ok(()) }
     }
 
     /// Goes by rules for one short stretch; pipes are as they are until it is known that the job
@@ -273,12 +290,16 @@ impl Planning<'_> {
             TransferError::Failed(failed) => {
                 self.total.bytes += failed.offset;
                 self.total.route = failed.route;
+                self.handed_out_bytes = failed.stranded.len() as u64;
             }
             TransferError::Declined { offset, declined } => {
                 self.total.bytes += offset;
                 self.total.declined.extend_from_slice(declined);
             }
-            TransferError::Cancelled { offset, .. } => self.total.bytes += offset,
+            TransferError::Cancelled { offset, stranded } => {
+                self.total.bytes += offset;
+                self.handed_out_bytes = stranded.len() as u64;
+            }
             TransferError::MeterInUse | TransferError::PipeSize(_) | TransferError::OtherJob(_) => {
             }
         }
@@ -394,6 +415,7 @@ impl Planning<'_> {
             passed: self.passed,
             total: self.total,
             small_pipe: self.small_pipe,
+            handed_out_bytes: self.handed_out_bytes,
             broke_off: self.broke_off,
             began: self.began,
             took: Some(self.took.unwrap_or_else(|| self.began.elapsed())),
@@ -531,5 +553,57 @@ mod tests {
         assert_eq!(went(&mut planning, 3_000_000, u64::MAX), 8_000_000);
         assert_eq!(went(&mut planning, 3, 0), 8_000_003);
         assert_eq!(meter.bytes(), 8_000_003);
+    }
+    #[test]
+    fn a_planning_that_goes_on_after_a_cancel_counts_what_the_error_held() {
+        let pipe = |bytes: usize| {
+            let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+            rustix::pipe::fcntl_setpipe_size(&writer, bytes).expect("it is set");
+            (reader, writer)
+        };
+        let ((from, feed), (drain, to)) = (pipe(64 << 10), pipe(4096));
+        let source = Endpoint::source(from.as_fd()).expect("a source");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let wishes = Wishes { route: Some("read-write"), leave_pipes: true, profile: None };
+        let (job, meter) = (Job::new(&source, &sink), Meter::new());
+        let mut planning = wishes.begin(&job, Knobs::default()).expect("a plan");
+        rustix::io::write(&feed, &[1; 10_000]).expect("there is room");
+        let cancel = crate::Cancel::new().expect("a token");
+        let sink_bytes = || rustix::io::ioctl_fionread(&drain).expect("a pipe");
+        let work = Carrying { job, meter: &meter, cancel: Some(&cancel) };
+        let stopped = std::thread::scope(|scope| {
+            let moving = scope.spawn(|| planning.carry(&work));
+            while sink_bytes() < 4096 && !moving.is_finished() {
+                std::thread::yield_now();
+            }
+            cancel.cancel();
+            moving.join().expect("it ends").expect_err("it is cancelled")
+        });
+        let CarryError::Transfer(TransferError::Cancelled { offset, stranded }) = stopped else {
+            panic!("{stopped:?}");
+        };
+        assert_eq!((offset, stranded.len()), (4096, 10_000 - 4096));
+        assert!(planning.told().join("\n").contains("broke off"));
+        // What was handed out is for the caller to bring to the sink.
+        let mut room = vec![0; 4096];
+        assert_eq!(rustix::io::read(&drain, &mut room), Ok(4096));
+        rustix::io::write(&feed, b"more").expect("there is room");
+        let work = Carrying { job: job.limit(4), meter: &meter, cancel: None };
+        assert_eq!(planning.carry(&work).expect("moved").bytes, 10_004);
+        assert!(!planning.told().join("\n").contains("broke off"));
+    }
+
+    #[test]
+    fn a_planning_that_began_small_looks_at_the_profile_once_there_is_much() {
+        let source = Endpoint::open_source("/dev/zero").expect("a source");
+        let sink = Endpoint::open_sink("/dev/null").expect("a sink");
+        let (small, meter) = (Job::new(&source, &sink).limit(1000), Meter::new());
+        let mut planning = Wishes::default().begin(&small, Knobs::default()).expect("a plan");
+        for (bytes, looks) in [(1000, false), (1000, false), (LOOK_FROM_BYTES, true)] {
+            let job = small.limit(bytes);
+            planning.carry(&Carrying { job, meter: &meter, cancel: None }).expect("moved");
+            assert_eq!(!planning.reason().contains("too small"), looks, "{}", planning.reason());
+        }
+        assert_eq!(meter.bytes(), 2000 + LOOK_FROM_BYTES);
     }
 }

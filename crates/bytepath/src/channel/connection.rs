@@ -17,12 +17,13 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, UCred,
 };
-use rustix::process::{Pid, getegid, geteuid, getpid};
+use rustix::process::{getegid, geteuid, getpid};
 
 use super::address::Address;
 use super::error::ChannelError;
 use super::hello::{Agreed, Flow, Hello, PACKET_BYTES, Role};
 use super::setup::{Setup, Users};
+use crate::sys::forks;
 use crate::sys::peer_user::peer_user;
 
 /// Connections that wait to be accepted, at the most.
@@ -52,7 +53,7 @@ pub struct Listener {
 #[derive(Debug)]
 struct Made {
     /// By this process; what it forked leaves it there.
-    by: Pid,
+    forks: u32,
     path: PathBuf,
     /// Its device and inode: somebody may have replaced it.
     is: (u64, u64),
@@ -191,14 +192,14 @@ impl Made {
     fn at(path: &std::path::Path) -> Option<Made> {
         let found = std::fs::symlink_metadata(path).ok()?;
         let is = (found.dev(), found.ino());
-        Some(Made { by: getpid(), path: path.into(), is })
+        Some(Made { forks: forks::count(), path: path.into(), is })
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(made) = &self.made
-            && made.by == getpid()
+            && made.forks == forks::count()
             && Made::at(&made.path).is_some_and(|now| now.is == made.is)
         {
             let _ = std::fs::remove_file(&made.path);

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
-use rustix::process::{Pid, getpid};
 use rustix::thread::futex;
 
 use super::connection::{Connection, deadline};
@@ -29,6 +28,7 @@ use crate::meter::Meter;
 use crate::pages::{
     HUGE_PAGE_BYTES, MappedMemory, PageSize, PagesError, SharedMemory, look_for_room,
 };
+use crate::sys::forks;
 use crate::sys::shared::RECEIVER_PAGE_BYTES;
 use crate::sys::this_cpu::this_cpu;
 use crate::wait::Wait;
@@ -134,7 +134,7 @@ pub(super) struct Link {
     end: End,
     role: Role,
     /// Whose end it is: a process that was forked has a copy of what is still its parent's.
-    by: Pid,
+    forks: u32,
     wait: Wait,
     /// The other end's socket is closed.
     pub(super) gone: bool,
@@ -238,7 +238,7 @@ impl Link {
             socket,
             end,
             role,
-            by: getpid(),
+            forks: forks::count(),
             wait,
             gone,
             looked: Instant::now(),
@@ -547,9 +547,15 @@ impl Link {
 
     /// The same, where this is dropped; not by a process that was forked, whose parent goes on.
     pub(super) fn leave(&mut self) {
-        if self.by == getpid() {
+        if self.is_ours() {
             self.finish();
         }
+    }
+
+    /// Whether this process made it: what a forked process has of it is its parent's.
+    #[inline]
+    pub(super) fn is_ours(&self) -> bool {
+        self.forks == forks::count()
     }
 
     /// Goes on by so many bytes, which the caller has passed on to all of its receivers at once, and

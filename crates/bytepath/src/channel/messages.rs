@@ -27,6 +27,9 @@ pub struct MessageSender {
 
 /// The end of a queue that messages come out of: of a [`MessageSender`]'s, or of a
 /// [`Broadcast`](super::Broadcast)'s, whose receivers each get all that is sent after they joined.
+///
+/// It is of the process that made it. One that was forked from that releases nothing, and would get
+/// the same message again and again.
 #[derive(Debug)]
 pub struct MessageReceiver {
     pub(super) link: Link,
@@ -275,8 +278,9 @@ impl Message<'_> {
 }
 
 impl Drop for Message<'_> {
+    /// A process that was forked leaves it there: it is its parent's.
     fn drop(&mut self) {
-        if !self.kept {
+        if !self.kept && self.link.is_ours() {
             self.link.pass(record_bytes(self.link.end().at(), self.len));
         }
     }

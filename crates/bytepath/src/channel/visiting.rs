@@ -18,13 +18,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{PTracer, Pid, PidfdFlags, getpid, pidfd_open, set_ptracer};
+use rustix::process::{PTracer, Pid, PidfdFlags, pidfd_open, set_ptracer};
 
 use super::connection::{Connection, deadline};
 use super::error::ChannelError;
 use super::hello::{Flow, Role};
 use super::setup::Setup;
 use crate::meter::Meter;
+use crate::sys::forks;
 use crate::sys::process_memory::{self, packet_with_sender, tell_senders};
 
 /// How long an end waits for the other one's next word: until that one is gone.
@@ -39,7 +40,7 @@ const FOR_EVER: Duration = Duration::MAX;
 pub struct MemoryOwner {
     connection: Connection,
     /// Whose memory it is: a process that was forked has an end that is still its parent's.
-    by: Pid,
+    forks: u32,
     /// With how much of each is shown.
     shown: VecDeque<(ShownTo, Vec<u8>, usize)>,
     meter: Meter,
@@ -50,7 +51,7 @@ pub struct MemoryOwner {
 pub struct MemoryVisitor {
     connection: Connection,
     /// Whose end it is: a process that was forked says nothing for its parent.
-    by: Pid,
+    forks: u32,
     owner: Pid,
     /// Readable once the owner is gone: its number may be another process's then.
     owner_ended: OwnedFd,
@@ -73,7 +74,7 @@ impl Connection {
         self.say(READY, &[])?;
         Ok(MemoryOwner {
             connection: self,
-            by: getpid(),
+            forks: forks::count(),
             shown: VecDeque::new(),
             meter: Meter::new(),
         })
@@ -97,8 +98,8 @@ impl Connection {
             (packet, _) if packet == READY => {}
             _ => return Err(ChannelError::Stray("it shows nothing and does not say why")),
         }
-        let (by, undone, meter) = (getpid(), false, Meter::new());
-        Ok(MemoryVisitor { connection: self, by, owner, owner_ended, undone, meter })
+        let (forks, undone, meter) = (forks::count(), false, Meter::new());
+        Ok(MemoryVisitor { connection: self, forks, owner, owner_ended, undone, meter })
     }
 
     /// Greets the other end; the process that it is, by the kernel's word.
@@ -277,7 +278,7 @@ impl Drop for MemoryOwner {
     /// written over.
     fn drop(&mut self) {
         // A visitor that is copying sees this before any of the memory is used for something else.
-        if getpid() == self.by {
+        if self.forks == forks::count() {
             self.connection.hang_up();
         }
         for (_, buffer, _) in self.shown.drain(..).filter(|shown| shown.0 == ShownTo::BeFilled) {
@@ -470,7 +471,7 @@ impl Drop for Visit<'_> {
     /// next visit.
     fn drop(&mut self) {
         let visitor = &mut *self.visitor;
-        if visitor.undone && visitor.by == getpid() {
+        if visitor.undone && visitor.forks == forks::count() {
             visitor.meter.called();
             visitor.undone = visitor.connection.say(&0u64.to_le_bytes(), &[]).is_err();
         }

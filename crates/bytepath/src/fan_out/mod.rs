@@ -96,10 +96,11 @@ pub enum Ending {
     NoSinkLeft,
     /// It was to stop after a sink was lost.
     Stopped,
-    /// It was cancelled. Of what the source gave last, some sinks may have less than others:
-    /// [`Served::bytes`] tells.
+    /// It was cancelled. What the source gave last, and some sinks or all of them do not have, is
+    /// lost to those: [`FannedOut::bytes`] less [`Served::bytes`].
     Cancelled,
-    /// The source could not be read on. The sinks have all that it gave before.
+    /// The source could not be read on. The sinks have all that it gave before, unless it was
+    /// cancelled meanwhile: [`Served::bytes`] tells.
     ReadFailed(Errno),
 }
 
@@ -151,9 +152,14 @@ impl<'a> FanOut<'a> {
         FanOut { meter: Some(meter), ..self }
     }
 
-    /// Stops when asked to, as a [`Transfer`](crate::Transfer) does: every wait for the source or a
-    /// sink is woken. Where sinks have threads of their own ([`FanOut::run_queued`]), a token made by
-    /// [`Cancel::new`] alone reaches all of them.
+    /// Stops when asked to: every wait for the source or a sink is woken. Where sinks have threads
+    /// of their own ([`FanOut::run_queued`]), a token made by [`Cancel::new`] alone reaches all of
+    /// them.
+    ///
+    /// What was taken from the source by then and not given to a sink is lost to it, whatever the
+    /// source is: a chunk of [`FanOut::run`], which is 1 MiB as a rule, or as much as a pipe of the
+    /// plan's size holds; all that is queued, and a chunk, of [`FanOut::run_queued`]. Of each sink
+    /// that is [`FannedOut::bytes`] less [`Served::bytes`].
     #[must_use]
     pub fn cancel(self, cancel: &'a Cancel) -> Self {
         FanOut { cancel: Some(cancel), ..self }

@@ -143,7 +143,9 @@ impl<'a> Queued<'a> {
         let has_all = |sink: &Sink<'_>| !sink.is_live() || sink.served(false).bytes == bytes;
         let ending = match ending {
             _ if state.stopped => Ending::Stopped,
-            _ if self.is_cancelled() && !served.iter().all(has_all) => Ending::Cancelled,
+            Ending::SourceEnded if self.is_cancelled() && !served.iter().all(has_all) => {
+                Ending::Cancelled
+            }
             ending => ending,
         };
         let sinks = served.iter().map(|sink| sink.served(false)).collect();
@@ -276,7 +278,7 @@ impl<'a> Queued<'a> {
             let waited = self.room.wait_timeout(state, LASTS);
             let (still, time) = waited.unwrap_or_else(PoisonError::into_inner);
             state = still;
-            if time.timed_out() {
+            if time.timed_out() && !self.is_cancelled() {
                 state = self.tell_of_slowest(state);
             }
         }
@@ -328,16 +330,17 @@ impl<'a> Queued<'a> {
                     self.room.notify_all();
                 }
                 // Nobody waits for the rest.
-                Err(_) if self.cancels(&self.stop).are_asked() => {
-                    self.room.notify_all();
-                    break;
-                }
+                Err(Errno::CANCELED) if self.cancels(&self.stop).are_asked() => break,
                 Err(errno) => {
                     self.lose(place, errno);
                     break;
                 }
             }
         }
+        // Who waits for room looks first whether it is cancelled, under the lock: it has either
+        // seen that, or sleeps by now.
+        drop(self.lock());
+        self.room.notify_all();
         sink
     }
 

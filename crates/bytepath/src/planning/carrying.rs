@@ -24,7 +24,9 @@ impl Planning<'_> {
     ///
     /// May be called again, to go on after a cancel or with more of the same ends: the job's limit is
     /// of each call. What it returns, and the places that errors tell, count all that this planning has
-    /// moved, in the calls before as well.
+    /// moved, in the calls before as well. The bytes that an error holds (`stranded`) are the first
+    /// of those that the sink lacks: whoever goes on gives them to it before, and they count as
+    /// moved then, though neither the meter nor the new limit knows of them.
     ///
     /// # Errors
     /// See [`CarryError`].
@@ -43,6 +45,7 @@ impl Planning<'_> {
         carrying: &Carrying<'_>,
         after: &mut dyn FnMut(u64) -> Result<(), Errno>,
     ) -> Result<Moved, CarryError> {
+        self.go_on_with(&carrying.job)?;
         let at_entry = self.total.bytes;
         loop {
             let before = self.total.bytes;

@@ -241,12 +241,21 @@ pub trait Route: Sync + Sealed {
     /// Whether what it delivers may still change.
     fn aliasing(&self, job: &Job<'_>) -> Aliasing;
 
-    /// How well it suits the job: higher is better; or why it does not. Asks nothing of the
-    /// kernel.
+    /// How well it suits the job: higher is better; or why it does not. The one of several threads
+    /// asks the kernel what the files are on and what of them is in memory; the others ask it
+    /// nothing.
     ///
     /// # Errors
     /// The rule that the job breaks.
     fn suits(&self, job: &Job<'_>) -> Result<Rank, Refusal>;
+
+    /// Whether the job breaks none of its rules, however well it suits. Asks nothing of the kernel.
+    ///
+    /// # Errors
+    /// The rule that the job breaks.
+    fn is_allowed(&self, job: &Job<'_>) -> Result<(), Refusal> {
+        self.suits(job).map(drop)
+    }
 
     /// Whether it leaves the page cache as it was; see [`Cache::LeaveAsItWas`].
     ///

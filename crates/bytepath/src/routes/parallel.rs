@@ -125,6 +125,19 @@ impl Route for Parallel {
     }
 
     fn suits(&self, job: &Job<'_>) -> Result<Rank, Refusal> {
+        self.is_allowed(job)?;
+        let bytes = job.bytes_known().unwrap_or(0);
+        let together = worth_it_from(job.sink.as_fd(), bytes)
+            .is_some_and(|from| job.is_for_several(from))
+            && !job.source.may_have_holes()
+            && !machine::may_compress(job.sink.as_fd())
+            && is_at_hand(job.source.as_fd(), bytes)
+            && (self.gains_alone(job)
+                || CpuList::of_this_thread().is_ok_and(|cpus| cpus.len() > 1));
+        Ok(if together { Rank::Together } else { Rank::Unproven })
+    }
+
+    fn is_allowed(&self, job: &Job<'_>) -> Result<(), Refusal> {
         if job.keep_source {
             return Err(Refusal::because("parallel would advance the source"));
         }
@@ -146,15 +159,7 @@ impl Route for Parallel {
                 "an end opened with O_DIRECT takes whole blocks, and its slices are of any size",
             ));
         }
-        let bytes = job.bytes_known().unwrap_or(0);
-        let together = worth_it_from(job.sink.as_fd(), bytes)
-            .is_some_and(|from| job.is_for_several(from))
-            && !job.source.may_have_holes()
-            && !machine::may_compress(job.sink.as_fd())
-            && is_at_hand(job.source.as_fd(), bytes)
-            && (self.gains_alone(job)
-                || CpuList::of_this_thread().is_ok_and(|cpus| cpus.len() > 1));
-        Ok(if together { Rank::Together } else { Rank::Unproven })
+        Ok(())
     }
 
     fn is_parallel(&self) -> bool {

@@ -543,3 +543,18 @@ fn it_can_be_cancelled_whatever_it_waits_for() {
         }
     });
 }
+
+#[test]
+fn a_source_that_could_not_be_read_on_is_told_of_though_it_is_cancelled_then() {
+    bounded(|_| {
+        let (mut near, mut far) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        far.write_all(&stream(10_000)).expect("there is room");
+        // What the other side has not read when it goes makes it a loss, and no end.
+        near.write_all(b"unread").expect("there is room");
+        drop(far);
+        let source = Endpoint::source(near.as_fd()).expect("a source");
+        let (done, held) = cancelled(&source, (1, 4096), true);
+        assert_eq!((done.ending, done.bytes), (Ending::ReadFailed(Errno::CONNRESET), 10_000));
+        assert_eq!(held, [4096]);
+    });
+}

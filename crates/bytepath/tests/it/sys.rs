@@ -35,12 +35,19 @@ pub(crate) fn interrupt(thread: Pid) {
     unsafe { libc::syscall(libc::SYS_tgkill, process.get(), thread.get(), SIGNAL) };
 }
 
+/// So long has a forked process at most: where another thread was printing, or had panicked, it has
+/// that one's locks with nobody to give them back, and waits for them where it panics.
+const FORKED_SECONDS_MAX: libc::c_uint = 30;
+
 /// Has a forked process do this alone; how that one ended, whatever came of it.
 pub(crate) fn forked(work: impl FnOnce()) -> rustix::process::WaitStatus {
     // SAFETY: the child has this thread alone. It does what the caller says, and ends without any of
     // what the other threads would have to do.
     let child = unsafe { libc::fork() };
     if child == 0 {
+        // SAFETY: it takes a number, and nobody here has a handler for the signal, which ends the
+        // process.
+        unsafe { libc::alarm(FORKED_SECONDS_MAX) };
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         // SAFETY: it takes a number, and nothing is done after it.
         unsafe { libc::_exit(libc::c_int::from(done.is_err())) };

@@ -7,11 +7,11 @@ use std::sync::atomic::fence;
 use std::sync::{Arc, Mutex};
 
 use rustix::net::SendFlags;
-use rustix::process::{Pid, getpid};
 
 use super::super::error::ChannelError;
 use super::super::packets::WAKE;
 use crate::pages::{PageSize, SharedMemory, unmapped};
+use crate::sys::forks;
 use crate::sys::shared::SharedMapping;
 
 /// Buffers that a receiver may have at once.
@@ -40,7 +40,7 @@ const ASLEEP: u32 = 2;
 pub(super) struct Slots {
     memory: SharedMapping,
     /// Whose they are: what a forked process has of them is its parent's to give back.
-    by: Pid,
+    forks: u32,
     /// The receiver's, to wake the sender; gone once the channel is.
     bell: Mutex<Option<Arc<OwnedFd>>>,
 }
@@ -49,7 +49,7 @@ impl Slots {
     /// A table, and its file, to be handed to the receiver.
     pub(super) fn create() -> Result<(Slots, OwnedFd), ChannelError> {
         let (memory, file) = SharedMemory::create(TABLE_BYTES, PageSize::Base)?.into_parts();
-        Ok((Slots { memory, by: getpid(), bell: Mutex::new(None) }, file))
+        Ok((Slots { memory, forks: forks::count(), bell: Mutex::new(None) }, file))
     }
 
     pub(super) fn open(file: BorrowedFd<'_>, bell: Arc<OwnedFd>) -> Result<Slots, ChannelError> {
@@ -57,7 +57,7 @@ impl Slots {
             .map_err(|errno| unmapped(file, errno))
             .map_err(ChannelError::refused("its table could be made shorter"))?;
         match size_of_val(memory.words()) >= TABLE_BYTES {
-            true => Ok(Slots { memory, by: getpid(), bell: Mutex::new(Some(bell)) }),
+            true => Ok(Slots { memory, forks: forks::count(), bell: Mutex::new(Some(bell)) }),
             false => Err(ChannelError::Unsafe("its table is too short")),
         }
     }
@@ -77,7 +77,7 @@ impl Slots {
 
     /// Gives a buffer back, and wakes the sender if it sleeps for one. Does nothing in a forked process.
     pub(super) fn give_back(&self, slot: u32) {
-        if self.by != getpid() {
+        if self.forks != forks::count() {
             return;
         }
         self.memory.words()[FIRST + slot as usize].store(HERE, Release);

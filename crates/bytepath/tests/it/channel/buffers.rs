@@ -378,23 +378,25 @@ fn a_message_that_is_forgotten_hands_its_buffers_out_once() {
 
 #[test]
 fn what_a_forked_process_drops_is_still_its_parents() {
-    let (mut sender, mut receiver) = pair();
-    let mut draft = filled(&mut sender, 5_000).expect("there is memory");
-    let mut ended = Some((sender, receiver, draft));
-    let status = forked(|| drop(ended.take()));
-    assert_eq!(status.exit_status(), Some(0));
-    (sender, receiver, draft) = ended.take().expect("it is here");
-    assert!(sender.try_send(b"head", &mut vec![draft]).expect("the receiver is there"));
-    let (head, buffers) = received(&mut receiver);
-    assert_eq!(head, b"head");
-    assert_holds(&buffers[0], 5_000);
-    let mut kept = Some(buffers);
-    let status = forked(|| drop(kept.take()));
-    assert_eq!(status.exit_status(), Some(0));
-    assert_eq!(sender.returned(), 0, "the receiver has the buffer still");
-    assert!(!sender.is_taken().expect("the receiver is there"));
-    drop(kept);
-    assert!(sender.is_taken().expect("the receiver is there"));
+    bounded(|_| {
+        let (mut sender, mut receiver) = pair();
+        let mut draft = filled(&mut sender, 5_000).expect("there is memory");
+        let mut ended = Some((sender, receiver, draft));
+        let status = forked(|| drop(ended.take()));
+        assert_eq!(status.exit_status(), Some(0));
+        (sender, receiver, draft) = ended.take().expect("it is here");
+        assert!(sender.try_send(b"head", &mut vec![draft]).expect("the receiver is there"));
+        let (head, buffers) = received(&mut receiver);
+        assert_eq!(head, b"head");
+        assert_holds(&buffers[0], 5_000);
+        let mut kept = Some(buffers);
+        let status = forked(|| drop(kept.take()));
+        assert_eq!(status.exit_status(), Some(0));
+        assert_eq!(sender.returned(), 0, "the receiver has the buffer still");
+        assert!(!sender.is_taken().expect("the receiver is there"));
+        drop(kept);
+        assert!(sender.is_taken().expect("the receiver is there"));
+    });
 }
 
 #[test]

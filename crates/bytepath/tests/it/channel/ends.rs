@@ -84,6 +84,17 @@ fn a_receiver_that_a_forked_process_drops_is_still_its_parents() {
         receiver.read_exact(&mut [0; 11]).expect("it reads");
         asks.send(b"you too").expect("the receiver is there");
         assert_eq!(hears.receive().expect("no error").expect("a message").bytes().len(), 7);
+        let long = vec![7; asks.longest()];
+        while asks.try_space(long.len()).expect("the receiver is there").is_some() {
+            asks.send(&long).expect("there is room");
+        }
+        let mut message = Some(hears.receive().expect("no error").expect("a message"));
+        let status = forked(|| drop(message.take()));
+        assert_eq!(status.exit_status(), Some(0));
+        let room = asks.try_space(long.len()).expect("the receiver is there");
+        assert!(room.is_none(), "the parent has the message still");
+        drop(message);
+        assert!(asks.try_space(long.len()).expect("the receiver is there").is_some());
         drop((receiver, hears));
         assert!(sender.write_all(contents(100_000)).is_err());
         assert!((0..10_000).any(|_| asks.send(b"gone").is_err()));

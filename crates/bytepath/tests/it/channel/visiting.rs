@@ -398,24 +398,29 @@ fn a_visit_that_is_dropped_gives_the_buffer_back_to_its_process() {
 
 #[test]
 fn an_owner_takes_back_what_is_there_and_waits_no_longer_than_it_likes() {
-    let (mut owner, mut visitor) = pair();
-    assert!(owner.take_back_within(Duration::ZERO).expect("nothing is shown").is_none());
-    owner.show(vec![7; 100], 100, ShownTo::BeRead).expect("shown");
-    let mut visit = visitor.visit().expect("an owner");
-    for patience in [Duration::ZERO, Duration::from_millis(5)] {
-        let kept = owner.take_back_within(patience);
-        assert!(matches!(kept, Err(ChannelError::Silent(told)) if told == patience), "{kept:?}");
-        assert!(owner.shown() == 1 && !readable(&owner));
-    }
-    // What a forked process does with its copy is not said to the owner.
-    let status = forked(|| drop(visit.take()));
-    assert_eq!(status.exit_status(), Some(0));
-    assert!(!readable(&owner));
-    visit.take().expect("a buffer").done(100).expect("an owner");
-    until_readable(&owner);
-    let back = owner.take_back_within(Duration::ZERO).expect("a visitor").expect("it is back");
-    assert_eq!((back.0.len(), back.1), (100, 100));
-    drop(visit);
-    drop(visitor);
-    until_readable(&owner);
+    bounded(|_| {
+        let (mut owner, mut visitor) = pair();
+        assert!(owner.take_back_within(Duration::ZERO).expect("nothing is shown").is_none());
+        owner.show(vec![7; 100], 100, ShownTo::BeRead).expect("shown");
+        let mut visit = visitor.visit().expect("an owner");
+        for patience in [Duration::ZERO, Duration::from_millis(5)] {
+            let kept = owner.take_back_within(patience);
+            assert!(
+                matches!(kept, Err(ChannelError::Silent(told)) if told == patience),
+                "{kept:?}"
+            );
+            assert!(owner.shown() == 1 && !readable(&owner));
+        }
+        // What a forked process does with its copy is not said to the owner.
+        let status = forked(|| drop(visit.take()));
+        assert_eq!(status.exit_status(), Some(0));
+        assert!(!readable(&owner));
+        visit.take().expect("a buffer").done(100).expect("an owner");
+        until_readable(&owner);
+        let back = owner.take_back_within(Duration::ZERO).expect("a visitor").expect("it is back");
+        assert_eq!((back.0.len(), back.1), (100, 100));
+        drop(visit);
+        drop(visitor);
+        until_readable(&owner);
+    });
 }

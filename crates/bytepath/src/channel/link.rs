@@ -547,15 +547,9 @@ impl Link {
 
     /// The same, where this is dropped; not by a process that was forked, whose parent goes on.
     pub(super) fn leave(&mut self) {
-        if self.is_ours() {
+        if self.forks == forks::count() {
             self.finish();
         }
-    }
-
-    /// Whether this process made it: what a forked process has of it is its parent's.
-    #[inline]
-    pub(super) fn is_ours(&self) -> bool {
-        self.forks == forks::count()
     }
 
     /// Goes on by so many bytes, which the caller has passed on to all of its receivers at once, and

@@ -14,6 +14,7 @@ use super::records::{
 use super::setup::Setup;
 use crate::meter::Meter;
 use crate::pages::MappedMemory;
+use crate::sys::forks;
 use crate::sys::shared_bytes::SharedBytes;
 
 /// The end of a queue that messages go into.
@@ -162,7 +163,7 @@ impl MessageReceiver {
                 break found;
             }
         };
-        Ok(Some(Message { link: &mut self.link, len: found, kept: false }))
+        Ok(Some(Message::new(&mut self.link, found)))
     }
 
     /// The message that is there now, without waiting.
@@ -176,7 +177,7 @@ impl MessageReceiver {
             Some(true) => {}
         }
         let found = self.found()?.ok_or(ChannelError::Broken("its messages change"))?;
-        Ok(MessageNow::Message(Message { link: &mut self.link, len: found, kept: false }))
+        Ok(MessageNow::Message(Message::new(&mut self.link, found)))
     }
 
     /// Whether a message is there now; false where none will be any more.
@@ -259,6 +260,14 @@ pub struct Message<'c> {
     link: &'c mut Link,
     len: usize,
     kept: bool,
+    /// Whose it is: what a forked process has of it is its parent's.
+    forks: u32,
+}
+
+impl<'c> Message<'c> {
+    fn new(link: &'c mut Link, len: usize) -> Message<'c> {
+        Message { link, len, kept: false, forks: forks::count() }
+    }
 }
 
 impl Message<'_> {
@@ -280,7 +289,7 @@ impl Message<'_> {
 impl Drop for Message<'_> {
     /// A process that was forked leaves it there: it is its parent's.
     fn drop(&mut self) {
-        if !self.kept && self.link.is_ours() {
+        if !self.kept && self.forks == forks::count() {
             self.link.pass(record_bytes(self.link.end().at(), self.len));
         }
     }

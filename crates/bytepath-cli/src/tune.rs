@@ -120,13 +120,14 @@ fn tell(profile: &Profile, options: &Options, json: Option<Output>) -> anyhow::R
         (_, json) => json,
     };
     let alone = options.json.as_deref().is_some_and(output::is_stdout);
+    let kept = options.profile.as_deref();
     if let Some(json) = json {
         json.write(text(profile)?.as_bytes())?;
     }
     if !alone {
-        return table::print(profile).context("standard output");
+        return table::print(profile, kept).context("standard output");
     }
-    for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier()) {
+    for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier(kept)) {
         crate::say(format_args!("{doubt}"));
     }
     Ok(())

@@ -254,7 +254,8 @@ impl Looked<'_> {
         Ok(self.after(bench::whole(finals))?.pair)
     }
 
-    /// The same with the figures of another run; those that there are have to do where no choice can run.
+    /// The same with the figures of another run; those that there are have to do where no choice
+    /// can run.
     fn after(mut self, another: anyhow::Result<Record>) -> anyhow::Result<Self> {
         match another {
             Ok(record) => {

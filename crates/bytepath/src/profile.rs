@@ -609,15 +609,16 @@ impl Profile {
         Some(format!("while this was measured, {why}; measure again when the machine is idle"))
     }
 
-    /// The same of each place that was measured earlier, with the command that measures it again, for a
-    /// profile in this file; in its usual place unless given.
+    /// The same of each place that was measured earlier, with the command that measures it again,
+    /// for a profile in this file; in its usual place unless given.
     pub fn doubts_of_earlier(&self, kept: Option<&Path>) -> Vec<String> {
         let mut doubts: Vec<String> = Vec::new();
         for (place, earlier) in self.earlier() {
             let Some(why) = &earlier.disturbed else { continue };
             let (again, directory) = (tuning(kept), quoted(&place.directory.to_string_lossy()));
             let doubt = harmless(&format!(
-                "while {place} was measured, {why}; run `{again} --dir {directory}` when the machine is idle"
+                "while {place} was measured, {why}; run `{again} --dir {directory}` when the machine \
+                 is idle"
             ));
             if !doubts.contains(&doubt) {
                 doubts.push(doubt);

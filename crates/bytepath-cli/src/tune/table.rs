@@ -13,8 +13,8 @@ use bytepath_lab::tune::Regret;
 use bytepath_report::table::printable;
 use bytepath_report::{Finding, numbers};
 
-/// Prints the figures of the profile in this file, the best choice for each pair, and what holds this
-/// machine back.
+/// Prints the figures of the profile in this file, the best choice for each pair, and what holds
+/// this machine back.
 pub(super) fn print(profile: &Profile, kept: Option<&Path>) -> io::Result<()> {
     let machine = &profile.machine;
     let mut text = format!(

@@ -32,8 +32,8 @@ mod file {
     pub(super) const WRITTEN_BYTES: i16 = 40;
     pub(super) const CLOSED_NS: i16 = 48;
     pub(super) const WHO: i16 = 56;
-    /// Where its end is known from close(2) and dup2(2) alone: the process that had it first, until it
-    /// closes a copy.
+    /// Where its end is known from close(2) and dup2(2) alone: the process that had it first, until
+    /// it closes a copy.
     pub(super) const FIRST: i16 = 60;
     /// The number of its node.
     pub(super) const NODE: i16 = 64;
@@ -117,9 +117,9 @@ impl Files {
         let _ = kernel;
         Ok(released.map(|why| {
             format!(
-                "files end with the last close(2), dup2(2) or dup3(2) that was seen, or with the process \
-                 that had them, not when the kernel lets go of them, because the entry of __fput cannot \
-                 be traced: {why}"
+                "files end with the last close(2), dup2(2) or dup3(2) that was seen, or with the \
+                 process that had them, not when the kernel lets go of them, because the entry of \
+                 __fput cannot be traced: {why}"
             )
         }))
     }
@@ -175,8 +175,8 @@ impl Files {
         Ok(asm)
     }
 
-    /// A call returns, of the thread whose record is in R7, that was to replace an open file: where it
-    /// failed, that is still there. Goes to `end`.
+    /// A call returns, of the thread whose record is in R7, that was to replace an open file: where
+    /// it failed, that is still there. Goes to `end`.
     fn take_back(&self, hook: &Hook<'_>, asm: &mut Asm, end: Label) -> Result<(), Unknown> {
         let failed = asm.label();
         hook.value(asm, Reg::R8, &RESULT)?;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import unicodedata
 import warnings
 from collections.abc import Iterable
@@ -21,19 +22,26 @@ class Profile(dict[str, Any]):
     def __str__(self) -> str:
         costs = [f"{cost['name']}: {cost['value']:.4g} {cost['unit']}" for cost in self["costs"]]
         pairs = [f"{pair['source']} to {pair['sink']}{_best(pair)}" for pair in self["pairs"]]
-        lines = [f"measured {self['made']}", *doubt(self), *costs, *pairs]
+        lines = [f"measured {self['made']}", *doubt(self), *_doubts_of_earlier(self), *costs, *pairs]
         # A file from somewhere else must not command the terminal.
         return "\n".join("".join("\ufffd" if unicodedata.category(c) == "Cc" else c for c in line) for line in lines)
 
 
 def doubt(profile: dict[str, Any]) -> list[str]:
     """What to do about figures that others disturbed; nothing where nobody did."""
-    disturbed = {"this": profile.get("disturbed")}
-    for place in (pair.get("place") for pair in profile.get("pairs", [])):
-        if place and place.get("earlier"):
-            disturbed[f"{place['file_system']} ({place['directory']})"] = place["earlier"].get("disturbed")
-    again = "measure again when the machine is idle"
-    return [f"while {what} was measured, {why}; {again}" for what, why in disturbed.items() if why]
+    why = profile.get("disturbed")
+    return [f"while this was measured, {why}; measure again when the machine is idle"] if why else []
+
+
+def _doubts_of_earlier(profile: dict[str, Any]) -> list[str]:
+    """The same of each place that was measured earlier, with the command that measures it again."""
+    doubts = []
+    for place in (pair.get("place") for pair in profile["pairs"]):
+        why = ((place or {}).get("earlier") or {}).get("disturbed")
+        if why:
+            again = f"run `bytepath tune --dir {shlex.quote(place['directory'])}` when the machine is idle"
+            doubts.append(f"while {place['file_system']} ({place['directory']}) was measured, {why}; {again}")
+    return list(dict.fromkeys(doubts))
 
 
 def _best(pair: dict[str, Any]) -> str:

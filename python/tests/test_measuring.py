@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -200,7 +201,12 @@ def test_a_profile_is_what_the_command_measured(profile, tmp_path, monkeypatch):
         assert "others worked" in str(bytepath.tune())
     place = {"file_system": "xfs", "directory": "/b", "earlier": {"made": "before", "disturbed": "others slept"}}
     got["pairs"][0]["place"] = place
-    assert "while xfs (/b) was measured, others slept; measure again" in str(got)
+    assert "while xfs (/b) was measured, others slept; run `bytepath tune --dir /b` when" in str(got)
+    # What was not measured now is no news.
+    (tmp_path / "profile.json").write_text(json.dumps(got))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert bytepath.tune() == got
 
 
 def test_copies_go_by_a_profile(profile, tmp_path):

@@ -700,7 +700,7 @@ pub(crate) fn keep(record: &Record) -> Option<String> {
 }
 
 /// Writes the record and its explanations to every file asked for; one that fails does not keep the
-/// others from it.
+/// others from it, and is told.
 fn save(record: &Record, arms: &explained::Arms<'_>, outputs: Outputs) -> anyhow::Result<()> {
     let json = |record: &Record| Ok(record.to_json()?.into_bytes());
     let rows = |record: &Record| {
@@ -726,11 +726,11 @@ fn save(record: &Record, arms: &explained::Arms<'_>, outputs: Outputs) -> anyhow
         made.and_then(|(path, text)| Output::open(&path)?.write(&text))
     };
     let files = files.into_iter().map(write).chain(exports.into_iter().map(export));
-    let written = files.fold(Ok(()), anyhow::Result::and);
+    let written = files.fold(Ok(()), crate::also);
     // A pipe may be left unread for ever, and a signal ends that.
     drop(outputs.measuring);
     let others = others.into_iter().map(write).chain(other_exports.into_iter().map(export));
-    others.fold(written, anyhow::Result::and)
+    others.fold(written, crate::also)
 }
 
 /// Colour and width as standard output allows.

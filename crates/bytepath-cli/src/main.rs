@@ -198,6 +198,16 @@ fn said_of(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// What was done before, and another thing that neither needs: of two errors the first is said, the
+/// other left to be.
+fn also(before: anyhow::Result<()>, done: anyhow::Result<()>) -> anyhow::Result<()> {
+    if let (Err(before), Err(_)) = (&before, &done) {
+        said_of(before);
+        return done;
+    }
+    before.and(done)
+}
+
 /// What was for a reader who left, having read enough, counts as printed: whoever has a verdict to give
 /// by the exit code gives it all the same.
 fn printed(done: anyhow::Result<()>) -> anyhow::Result<()> {

@@ -157,7 +157,7 @@ fn tuned(out: &mut impl std::io::Write, style: table::Style) -> anyhow::Result<O
         Ok((profile, path)) => {
             let made = format!("The profile {}, measured {}.", path.display(), profile.made);
             write!(out, "{}", table::paragraph(&made, style))?;
-            for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier()) {
+            for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier(None)) {
                 write!(out, "{}", table::paragraph(&format!("{doubt}."), style))?;
             }
             write!(out, "{}", crate::tune::table::choices(&profile))?;

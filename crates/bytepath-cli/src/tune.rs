@@ -12,9 +12,7 @@ use bytepath::profile::{End, Pair, tuning};
 use bytepath_lab::lab::{Blocks, LabError};
 use bytepath_lab::noise::Watch;
 use bytepath_lab::schedule::fresh_seed;
-use bytepath_lab::tune::{
-    self, Budget, Effort, FirstSite, PairRun, Prepared, Regret, Rounds, Site,
-};
+use bytepath_lab::tune::{self, Budget, Effort, FirstSite, PairRun, Regret, Rounds, Site};
 use bytepath_report::{Record, numbers};
 use clap::Args;
 
@@ -122,13 +120,14 @@ fn tell(profile: &Profile, options: &Options, json: Option<Output>) -> anyhow::R
         (_, json) => json,
     };
     let alone = options.json.as_deref().is_some_and(output::is_stdout);
+    let kept = options.profile.as_deref();
     if let Some(json) = json {
         json.write(text(profile)?.as_bytes())?;
     }
     if !alone {
-        return table::print(profile).context("standard output");
+        return table::print(profile, kept).context("standard output");
     }
-    for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier()) {
+    for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier(kept)) {
         crate::say(format_args!("{doubt}"));
     }
     Ok(())
@@ -245,25 +244,25 @@ impl Looked<'_> {
             other => other,
         };
         let contenders = run.contenders(ends, &scanned, None, blocks);
-        Looked { run, ends, pair: scanned, records: Vec::new() }.after(contenders)
+        Looked { run, ends, pair: scanned, records: Vec::new() }.after(bench::whole(contenders))
     }
 
     /// The pair after a last run, if there is one, of the choices that are level.
     fn settled(self, finals: Option<Blocks>) -> anyhow::Result<Pair> {
         let Some(blocks) = finals else { return Ok(self.pair) };
         let finals = self.run.finals(self.ends, &self.pair, blocks);
-        Ok(self.after(finals)?.pair)
+        Ok(self.after(bench::whole(finals))?.pair)
     }
 
-    /// The same with the figures of another run; those that there are have to do where that fails, unless
-    /// a signal ends all.
-    fn after(mut self, another: Prepared) -> anyhow::Result<Self> {
-        match bench::whole(another) {
+    /// The same with the figures of another run; those that there are have to do where no choice
+    /// can run.
+    fn after(mut self, another: anyhow::Result<Record>) -> anyhow::Result<Self> {
+        match another {
             Ok(record) => {
                 self.records.push(record);
                 self.pair = tune::joined(self.pair, self.run.measured(self.ends, &self.records));
             }
-            Err(error) if interrupt::came().is_some() => return Err(error),
+            Err(error) if !cannot_run(&error) => return Err(error),
             Err(error) => {
                 let (source, sink) = self.ends;
                 crate::say(format_args!(
@@ -385,8 +384,28 @@ fn regret(
     // Of ten intervals that hold what is true 95 times in 100, one misses it in every fifth check:
     // where one speaks against the planner, twice as many blocks decide.
     told(table::regret(ends, found.as_ref(), "  too far behind? by more blocks:"))?;
-    looks.push(look()?);
-    Ok(Regret::of(&looks))
+    let more = look().map(|record| {
+        looks.push(record);
+        Regret::of(&looks)
+    });
+    decided(ends, found, more)
+}
+
+/// What more blocks find; the first look's, where no choice can run again.
+fn decided(
+    (source, sink): (End, End),
+    first: Option<Regret>,
+    more: anyhow::Result<Option<Regret>>,
+) -> anyhow::Result<Option<Regret>> {
+    match more {
+        Err(error) if cannot_run(&error) => {
+            crate::say(format_args!(
+                "{source} to {sink}: not compared again, so what was found first decides: {error}"
+            ));
+            Ok(first)
+        }
+        more => more,
+    }
 }
 
 fn told(line: std::io::Result<()>) -> anyhow::Result<()> {
@@ -459,11 +478,33 @@ mod tests {
         });
         let (source, sink) = ends;
         let pair = Pair { source, sink, place: None, bytes: None, choices: choices.into() };
-        let looked = Looked { run: &run, ends, pair: pair.clone(), records: Vec::new() };
-        let settled = looked.settled(Some(Blocks::Exactly(1))).expect("the pair is kept");
+        let looked = || Looked { run: &run, ends, pair: pair.clone(), records: Vec::new() };
+        for ended in [LabError::Interrupted, LabError::Replaced(program.clone())] {
+            let told = ended.to_string();
+            let error = looked().after(Err(ended.into())).err().expect("all ends");
+            assert_eq!(error.to_string(), told);
+        }
+        let settled = looked().settled(Some(Blocks::Exactly(1))).expect("the pair is kept");
         assert_eq!(settled, pair);
         let compared = compared(&run, ends, folder.path(), Blocks::Exactly(3));
         assert_eq!(compared.expect("the other pairs go on"), None);
+    }
+
+    #[test]
+    fn the_first_look_decides_where_there_is_no_second() {
+        let first = Regret {
+            best: "splice".into(),
+            best_gib_per_s: 8.0,
+            planner_gib_per_s: 4.0,
+            ratio: 0.5,
+            ratio_ci95: [0.4, 0.6],
+        };
+        let after =
+            |more| decided((End::Pipe, End::Pipe), Some(first.clone()), more).map_err(|_| "ended");
+        let error = |error: LabError| Err(error.into());
+        assert_eq!(after(error(LabError::NoArm("no".into()))), Ok(Some(first.clone())));
+        assert_eq!(after(error(LabError::Interrupted)), Err("ended"));
+        assert_eq!(after(Ok(None)), Ok(None), "more blocks could not tell");
     }
 
     #[test]

@@ -222,10 +222,13 @@ impl Place {
 /// As `ext4 (/var/tmp)`. A profile from somewhere else must not command the terminal.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = format!("{} ({})", self.file_system, self.directory.display());
-        let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-        f.write_str(&text.chars().map(shown).collect::<String>())
+        f.write_str(&harmless(&format!("{} ({})", self.file_system, self.directory.display())))
     }
+}
+
+fn harmless(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    text.chars().map(shown).collect()
 }
 
 /// The ends that are told apart.
@@ -602,15 +605,24 @@ impl Profile {
     /// What to do about figures that others disturbed, for people; `None` where nobody did. Places that
     /// were measured earlier have [their own](Profile::doubts_of_earlier).
     pub fn doubt(&self) -> Option<String> {
-        Some(told_doubt("this", self.disturbed.as_ref()?))
+        let why = self.disturbed.as_ref()?;
+        Some(format!("while this was measured, {why}; measure again when the machine is idle"))
     }
 
-    /// The same of each place that was measured earlier.
-    pub fn doubts_of_earlier(&self) -> Vec<String> {
+    /// The same of each place that was measured earlier, with the command that measures it again,
+    /// for a profile in this file; in its usual place unless given.
+    pub fn doubts_of_earlier(&self, kept: Option<&Path>) -> Vec<String> {
         let mut doubts: Vec<String> = Vec::new();
         for (place, earlier) in self.earlier() {
-            let doubt = earlier.disturbed.as_ref().map(|why| told_doubt(&place.to_string(), why));
-            doubts.extend(doubt.filter(|doubt| !doubts.contains(doubt)));
+            let Some(why) = &earlier.disturbed else { continue };
+            let (again, directory) = (tuning(kept), quoted(&place.directory.to_string_lossy()));
+            let doubt = harmless(&format!(
+                "while {place} was measured, {why}; run `{again} --dir {directory}` when the machine \
+                 is idle"
+            ));
+            if !doubts.contains(&doubt) {
+                doubts.push(doubt);
+            }
         }
         doubts
     }
@@ -779,10 +791,6 @@ pub(crate) fn told_basis(disturbed: Option<&str>) -> String {
             format!("{measured}, while {why}: measure again when it is idle (bytepath tune)")
         }
     }
-}
-
-fn told_doubt(what: &str, why: &str) -> String {
-    format!("while {what} was measured, {why}; measure again when the machine is idle")
 }
 
 /// What every version of the format has.
@@ -1298,7 +1306,13 @@ pub(crate) mod tests {
         let mut booted = newer.clone();
         newer.keep_other_places(Some(older.clone()));
         assert_eq!(newer.pairs, [at(second, 3.0), kept(first, 1.0), kept(5, 5.0)]);
-        assert_eq!((newer.doubt(), newer.doubts_of_earlier().len()), (None, 1), "of what is kept");
+        let doubts = newer.doubts_of_earlier(None);
+        assert_eq!((newer.doubt(), doubts.len()), (None, 1), "of what is kept");
+        let directory = &newer.pairs[1].place.as_ref().expect("it has one").directory;
+        let again = format!("run `bytepath tune --dir {}` when", directory.display());
+        assert!(doubts[0].contains(&again), "{doubts:?}");
+        let there = newer.doubts_of_earlier(Some(Path::new("p")));
+        assert!(there[0].contains("tune --profile p --dir "), "{there:?}");
         booted.machine.boot_id = "of another run".into();
         booted.keep_other_places(Some(older.clone()));
         assert_eq!(booted.pairs, [at(second, 3.0), kept(first, 1.0)]);

@@ -110,12 +110,9 @@ fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) 
             // What is skipped is done with; its bytes took no time, so the rate is of the others.
             let (files, bytes) = (files + skipped_files, bytes + skipped_bytes);
             let (all_files, all_bytes) = (counted(all_files.max(files)), all_bytes.max(bytes));
-            let left = (all_bytes - bytes) as f64 / per_second.max(1.0);
-            let left = if per_second < 1.0 { "?".to_owned() } else { clock(left) };
-            // More may be skipped of what is left.
-            let most = if skipped_files > 0 { "at most " } else { "" };
+            let left = time_left(all_bytes - bytes, per_second, skipped_files);
             format!(
-                "{files} of {all_files}, {} of {}, {speed}/s, {most}{left} left",
+                "{files} of {all_files}, {} of {}, {speed}/s, {left} left",
                 numbers::bytes(bytes),
                 numbers::bytes(all_bytes)
             )
@@ -133,6 +130,16 @@ fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) 
 /// So many files, in words.
 pub(super) fn counted(files: u64) -> String {
     numbers::counted(files, "file")
+}
+
+/// How long so many bytes take, as far as that can be told.
+fn time_left(bytes: u64, per_second: f64, skipped_files: u64) -> String {
+    if per_second < 1.0 {
+        return "?".to_owned();
+    }
+    let time = clock(bytes as f64 / per_second);
+    // More may be skipped of what is left.
+    if skipped_files > 0 { format!("about {time} or less") } else { time }
 }
 
 fn clock(seconds: f64) -> String {
@@ -179,4 +186,16 @@ fn count(path: &Path, settings: &Settings, above: Option<u64>, total: &Total) {
         }
     }
     later.iter().for_each(|path| below(path));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_bounded_where_it_is_known_and_files_are_skipped() {
+        assert_eq!(time_left(1000, 10.0, 0), "1:40");
+        assert_eq!(time_left(1000, 10.0, 1), "about 1:40 or less");
+        assert_eq!(time_left(1000, 0.5, 1), "?");
+    }
 }

@@ -168,11 +168,11 @@ impl Shown {
         }
     }
 
-    /// Writes the files; one that fails does not keep the others from it.
+    /// Writes the files; one that fails does not keep the others from it, and is told.
     pub(crate) fn write(&self, all: &[Named<'_>]) -> anyhow::Result<()> {
         let write = |(path, text): (PathBuf, Vec<u8>)| Output::open(&path)?.write(&text);
         let written = self.made(all).into_iter().map(|made| made.and_then(write));
-        written.fold(Ok(()), anyhow::Result::and)
+        written.fold(Ok(()), crate::also)
     }
 
     /// The files, and what is to be in them; where there is more than one to be explained, each has its

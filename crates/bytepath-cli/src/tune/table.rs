@@ -1,6 +1,7 @@
 //! What a profile means, in lines that people can act on.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 
 use bytepath::Profile;
 use bytepath::machine::Machine;
@@ -12,8 +13,9 @@ use bytepath_lab::tune::Regret;
 use bytepath_report::table::printable;
 use bytepath_report::{Finding, numbers};
 
-/// Prints the figures, the best choice for each pair, and what holds this machine back.
-pub(super) fn print(profile: &Profile) -> io::Result<()> {
+/// Prints the figures of the profile in this file, the best choice for each pair, and what holds
+/// this machine back.
+pub(super) fn print(profile: &Profile, kept: Option<&Path>) -> io::Result<()> {
     let machine = &profile.machine;
     let mut text = format!(
         "{}, Linux {}, CPUs {}, {}; measured {}\n\n",
@@ -31,7 +33,7 @@ pub(super) fn print(profile: &Profile) -> io::Result<()> {
     for hint in hints(Machine::this(), profile) {
         text += &format!("{hint}\n");
     }
-    for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier()) {
+    for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier(kept)) {
         text += &format!("\n{doubt}\n");
     }
     io::stdout().lock().write_all(printable(&text).as_bytes())

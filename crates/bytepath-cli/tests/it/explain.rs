@@ -294,8 +294,8 @@ fn a_file_that_there_are_no_samples_for_is_a_failure_that_says_why() {
     let dir = tempfile::tempdir().expect("a directory");
     let arm = "bench pipes --arms write-read@free --placement free --quick --no-store --explain";
     for (words, code) in [
-        (format!("{arm} --flame f"), 1),
-        ("explain --folded f -- true".to_owned(), 1),
+        (format!("{arm} --flame f --folded g"), 1),
+        ("explain --folded f --firefox g -- true".to_owned(), 1),
         ("explain --flame f -- sh -c 'exit 5'".to_owned(), 5),
     ] {
         let done = shell(&format!("cd {} && {strace} $bytepath {words}", dir.path().display()));
@@ -308,6 +308,8 @@ fn a_file_that_there_are_no_samples_for_is_a_failure_that_says_why() {
         for part in ["cannot write f, of ", ": no samples: ", "CAP_PERFMON"] {
             assert!(said.contains(part), "{words}: {part}: {done:?}");
         }
+        let both = words.contains(" g");
+        assert_eq!(said.contains("cannot write g, of "), both, "{words}: {done:?}");
         assert!(!dir.path().join("f").exists(), "{words}");
     }
 }

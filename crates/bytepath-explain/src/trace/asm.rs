@@ -6,8 +6,8 @@
 
 use crate::sys::bpf::Map;
 
-/// A register. R1 to R5 (which nobody needs here) carry arguments and are lost in a call, R0 has its result, R6 to R9 stay, R10
-/// is the end of 512 bytes of stack.
+/// A register. R1 to R5 carry arguments and are lost in a call, R0 has its result, R6 to R9 stay,
+/// R10 is the end of 512 bytes of stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Reg {
@@ -16,7 +16,8 @@ pub(super) enum Reg {
     R2,
     R3,
     R4,
-    R6 = 6,
+    R5,
+    R6,
     R7,
     R8,
     R9,

@@ -28,7 +28,7 @@ pub(super) enum Kind {
     Open,
     /// Its first argument is given up.
     Close,
-    /// Its second argument is given up, and stands for another open file then.
+    /// Its second argument is given up, and stands for the open file of the first then.
     Replace,
     /// Its result is a new connection.
     Accept,
@@ -152,7 +152,7 @@ const ARGUMENTS: [(Kind, Option<usize>, Option<usize>); 7] = [
     (Kind::Copy, Some(0), Some(2)),
     (Kind::Send, Some(1), Some(0)),
     (Kind::Close, Some(0), None),
-    (Kind::Replace, Some(1), None),
+    (Kind::Replace, Some(1), Some(0)),
     (Kind::Connect, Some(0), None),
 ];
 

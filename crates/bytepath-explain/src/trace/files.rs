@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::TraceError;
 use super::asm::{Alu, Asm, Helper, If, Label, Reg, Size};
 use super::attach::Attached;
-use super::calls::{ENTER, EXIT};
+use super::calls::{ENTER, EXIT, RESULT};
 use super::descriptors::{self, BELOW, Does, Kind, Kinds, MOVED};
 use super::hook::{Hook, Kernel, Unknown, chase};
 use super::path::{self, PATH_BYTES};
@@ -32,7 +32,8 @@ mod file {
     pub(super) const WRITTEN_BYTES: i16 = 40;
     pub(super) const CLOSED_NS: i16 = 48;
     pub(super) const WHO: i16 = 56;
-    /// Where its end is known from close(2) alone: the process that had it first, until it closes a copy.
+    /// Where its end is known from close(2) and dup2(2) alone: the process that had it first, until
+    /// it closes a copy.
     pub(super) const FIRST: i16 = 60;
     /// The number of its node.
     pub(super) const NODE: i16 = 64;
@@ -76,7 +77,7 @@ const MODE: i16 = LEN - 8;
 #[derive(Clone, Copy)]
 struct Touched {
     does: Does,
-    /// Its end is known from close(2) alone.
+    /// Its end is known from close(2) and dup2(2) alone.
     by_close: bool,
 }
 
@@ -116,8 +117,9 @@ impl Files {
         let _ = kernel;
         Ok(released.map(|why| {
             format!(
-                "files end with the last close(2) that was seen, or with the process that had them, not \
-                 when the kernel lets go of them, because the entry of __fput cannot be traced: {why}"
+                "files end with the last close(2), dup2(2) or dup3(2) that was seen, or with the \
+                 process that had them, not when the kernel lets go of them, because the entry of \
+                 __fput cannot be traced: {why}"
             )
         }))
     }
@@ -132,6 +134,9 @@ impl Files {
             asm.jump_if(Reg::R9, If::Different, Kind::Replace as i32, end);
             asm.place(closes);
             asm.load(Size::B4, Reg::R9, Reg::R7, task::READS);
+            // What stands for itself already is not replaced.
+            asm.load(Size::B4, Reg::R8, Reg::R7, task::WRITES);
+            asm.jump_if(Reg::R8, If::Equal, Reg::R9, end);
             descriptors::file(hook, &mut asm, Reg::R8, Reg::R9, end)?;
             asm.store(Size::B8, Reg::R10, FILE, Reg::R8);
             asm.lookup(&self.files, FILE, end);
@@ -153,6 +158,14 @@ impl Files {
     ) -> Result<Asm, Unknown> {
         let mut asm = hook.begin();
         let end = asm.label();
+        if by_close {
+            let other = asm.label();
+            tasks.running(&mut asm, end);
+            asm.load(Size::B4, Reg::R1, Reg::R7, task::CALL);
+            asm.jump_if(Reg::R1, If::Different, Kind::Replace as i32, other);
+            self.take_back(hook, &mut asm, end)?;
+            asm.place(other);
+        }
         let each = |asm: &mut Asm, does, next| {
             let touched = Touched { does, by_close };
             self.touch(hook, tasks, ring, asm, touched, next)
@@ -160,6 +173,26 @@ impl Files {
         descriptors::returned(hook, tasks, &mut asm, &[Kind::Open], each, end)?;
         asm.end(end);
         Ok(asm)
+    }
+
+    /// A call returns, of the thread whose record is in R7, that was to replace an open file: where
+    /// it failed, that is still there. Goes to `end`.
+    fn take_back(&self, hook: &Hook<'_>, asm: &mut Asm, end: Label) -> Result<(), Unknown> {
+        let failed = asm.label();
+        hook.value(asm, Reg::R8, &RESULT)?;
+        asm.jump_if(Reg::R8, If::SignedBelow, 0, failed);
+        asm.jump(end);
+        asm.place(failed);
+        asm.load(Size::B4, Reg::R9, Reg::R7, task::READS);
+        descriptors::file(hook, asm, Reg::R8, Reg::R9, end)?;
+        asm.store(Size::B8, Reg::R10, FILE, Reg::R8);
+        asm.lookup(&self.files, FILE, end);
+        asm.mov(Reg::R7, Reg::R0);
+        process(asm);
+        asm.store(Size::B8, Reg::R7, file::CLOSED_NS, 0);
+        asm.store(Size::B4, Reg::R7, file::LAST, Reg::R0);
+        asm.jump(end);
+        Ok(())
     }
 
     /// Something was done to the descriptor in R9.

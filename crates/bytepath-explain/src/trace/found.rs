@@ -272,11 +272,18 @@ pub(super) fn interrupt(stack: &[String]) -> Option<&'static str> {
     known.or_else(|| ANY_INTERRUPT.iter().any(|function| has(function)).then_some("device"))
 }
 
-/// Where in a stack an interrupt came to a thread. None where it did not, as in what the thread
-/// called for: who sends to this machine runs the soft interrupt that receives.
+/// Where in a stack an interrupt came to a thread, or to the kernel's own for what interrupts leave
+/// to it. None where it did not, as in what the thread called for: who sends to this machine runs
+/// the soft interrupt that receives.
 fn entry(stack: &[String]) -> Option<usize> {
-    const ENTRIES: [&str; 5] =
-        ["irq_exit", "sysvec_", "common_interrupt", "_interrupt", "handle_irq_event"];
+    const ENTRIES: [&str; 6] = [
+        "irq_exit",
+        "sysvec_",
+        "common_interrupt",
+        "_interrupt",
+        "handle_irq_event",
+        wakers::KSOFTIRQD,
+    ];
     stack.iter().position(|function| ENTRIES.iter().any(|entry| function.contains(entry)))
 }
 
@@ -413,6 +420,10 @@ mod tests {
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let timer = ["asm_sysvec_apic_timer_interrupt", "__irq_exit_rcu", "run_timer_softirq"];
         assert_eq!(woken_by(0, &stack(&timer)), Some("timer"));
+        let left =
+            ["ret_from_fork", "kthread", "run_ksoftirqd", "handle_softirqs", "net_rx_action"];
+        assert_eq!(woken_by(0, &stack(&left)), Some("network"));
+        assert_eq!(entry(&stack(&left)), Some(2), "whose thread it is says nothing");
         let sends = ["tcp_sendmsg", "__local_bh_enable_ip", "do_softirq", "net_rx_action"];
         assert_eq!(woken_by(0, &stack(&sends)), None);
         assert_eq!(interrupt(&stack(&sends)), Some("network"));

@@ -21,6 +21,8 @@ const WAY: i16 = -168;
 
 /// An interrupt, of which no more is known: its stack was not kept.
 pub(super) const INTERRUPT: i32 = -3;
+/// Where the kernel's threads ksoftirqd/N do what interrupts leave to them.
+pub(super) const KSOFTIRQD: &str = "run_ksoftirqd";
 /// So deep an interrupt's entry is looked for.
 const FRAMES: i16 = 80;
 /// Ways of interrupts to a wake-up.
@@ -44,7 +46,16 @@ pub(super) struct Wakers {
     /// For each way from an interrupt's entry to a wake-up one stack, whatever was interrupted.
     pub(super) interrupts: Map,
     /// Where interrupts enter the kernel, if it tells.
-    pub(super) entries: Option<Range<u64>>,
+    pub(super) entries: Option<Entries>,
+}
+
+/// Where the kernel begins to do what interrupts ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entries {
+    /// On top of whatever ran.
+    interrupts: Range<u64>,
+    /// In a thread of its own; nowhere where that is not told.
+    ksoftirqd: Range<u64>,
 }
 
 impl Wakers {
@@ -90,7 +101,7 @@ impl Wakers {
         &self,
         asm: &mut Asm,
         tasks: &Tasks,
-        entries: &Range<u64>,
+        Entries { interrupts, ksoftirqd }: &Entries,
         thread: Label,
         end: Label,
     ) {
@@ -105,9 +116,12 @@ impl Wakers {
         asm.call(Helper::Stack);
         // R0: a sum of the addresses so far, by which ways are told apart.
         let (sum, first, bytes) = (Reg::R0, Reg::R2, Reg::R3);
+        let (to_other, other_bytes) = (Reg::R4, Reg::R5);
         asm.mov(sum, 0);
-        asm.number(first, entries.start);
-        asm.number(bytes, entries.end - entries.start);
+        asm.number(first, interrupts.start);
+        asm.number(bytes, interrupts.end - interrupts.start);
+        asm.number(to_other, ksoftirqd.start.wrapping_sub(interrupts.start));
+        asm.number(other_bytes, ksoftirqd.end - ksoftirqd.start);
         for frame in 0..FRAMES {
             asm.load(Size::B8, Reg::R1, Reg::R8, 8 * frame);
             asm.jump_if(Reg::R1, If::Equal, 0, thread);
@@ -117,6 +131,8 @@ impl Wakers {
             asm.add(sum, Reg::R1);
             asm.alu(Alu::Subtract, Reg::R1, first);
             asm.jump_if(bytes, If::Above, Reg::R1, found);
+            asm.alu(Alu::Subtract, Reg::R1, to_other);
+            asm.jump_if(other_bytes, If::Above, Reg::R1, found);
         }
         asm.jump(thread);
         asm.place(found);
@@ -153,7 +169,7 @@ fn has_fred() -> bool {
 
 /// Where interrupts enter the kernel, of which /proc/kallsyms tells; none where addresses are
 /// hidden, other ways in lie between, or another processor has other ways.
-fn entries(names: &str) -> Option<Range<u64>> {
+fn entries(names: &str) -> Option<Entries> {
     let symbol = |line: &str| {
         let mut words = line.split(' ');
         let at = u64::from_str_radix(words.next()?, 16).ok().filter(|at| *at > 0)?;
@@ -167,7 +183,11 @@ fn entries(names: &str) -> Option<Range<u64>> {
     let other = |(_, name): &(u64, String)| name.starts_with("asm_exc_");
     let has_common = symbols[first..=last].iter().any(|(_, name)| name == "asm_common_interrupt");
     let end = symbols.get(last + 1)?.0;
-    (has_common && !symbols[first..=last].iter().any(other)).then_some(symbols[first].0..end)
+    let own = symbols.windows(2).find(|pair| pair[0].1 == KSOFTIRQD);
+    let ksoftirqd = own.map_or(0..0, |pair| pair[0].0..pair[1].0);
+    let interrupts = symbols[first].0..end;
+    let clear = has_common && !symbols[first..=last].iter().any(other);
+    clear.then_some(Entries { interrupts, ksoftirqd })
 }
 
 // What interrupts need lies below what `tasks` uses of the stack.
@@ -182,7 +202,10 @@ mod tests {
         let common = "f0 T asm_common_interrupt\n";
         let timer = "f8 T asm_sysvec_apic_timer_interrupt\nff T behind\n";
         let fault = "f4 T asm_exc_page_fault\n";
-        assert_eq!(entries(&format!("e0 T asm_exc_nmi\n{common}{timer}")), Some(0xf0..0xff));
+        let own = "100 t run_ksoftirqd\n140 T next\n";
+        let found = |ksoftirqd| Some(Entries { interrupts: 0xf0..0xff, ksoftirqd });
+        assert_eq!(entries(&format!("e0 T asm_exc_nmi\n{common}{timer}")), found(0..0));
+        assert_eq!(entries(&format!("{own}{common}{timer}")), found(0x100..0x140));
         assert_eq!(entries(&format!("{common}{fault}{timer}")), None);
         assert_eq!(entries("00 T asm_common_interrupt\n00 T behind\n"), None);
     }

@@ -226,6 +226,11 @@ fn a_file_is_open_until_the_last_who_has_it_closes_it_or_ends() {
 fn a_file_ends_where_another_takes_the_place_of_its_last_descriptor() {
     let folder = tempfile::tempdir().expect("a folder");
     let lines = "import os, time\n\
+         same = os.open('same', os.O_WRONLY | os.O_CREAT)\n\
+         os.dup2(same, same)\n\
+         kept = os.open('kept', os.O_WRONLY | os.O_CREAT)\n\
+         try: os.dup2(999, kept, False)\n\
+         except OSError: pass\n\
          first = os.open('output', os.O_WRONLY | os.O_CREAT)\n\
          other = os.open('/dev/null', os.O_WRONLY)\n\
          second = os.dup(first)\n\
@@ -239,10 +244,21 @@ fn a_file_ends_where_another_takes_the_place_of_its_last_descriptor() {
         return println!("skipped: no python3");
     }
     let Some(traced) = of_command(Mode::FileLife, &mut python) else { return };
-    let found = files(&traced).iter().find(|file| file.path.ends_with("/output"));
-    let found = found.unwrap_or_else(|| panic!("{traced:#?}"));
-    let lifetime = found.lifetime_seconds.unwrap_or_else(|| panic!("{found:#?}"));
-    assert!(lifetime >= 0.2 && lifetime <= traced.seconds - 0.5, "{found:#?}");
+    let lifetime = |name: &str| {
+        let found = files(&traced).iter().find(|file| file.path.ends_with(name));
+        let found = found.unwrap_or_else(|| panic!("{traced:#?}"));
+        found.lifetime_seconds.unwrap_or_else(|| panic!("{found:#?}"))
+    };
+    let replaced = lifetime("/output");
+    assert!(
+        replaced >= 0.2 && replaced <= traced.seconds - 0.5,
+        "{replaced} of {}",
+        traced.seconds
+    );
+    // What was not replaced stays until the process ends.
+    for name in ["/same", "/kept"] {
+        assert!(lifetime(name) >= 0.7, "{name}: {} of {}", lifetime(name), traced.seconds);
+    }
 }
 
 #[test]

@@ -225,24 +225,32 @@ fn waits_for_disk(ran: &Ran) -> Option<(usize, f64)> {
 /// The stage that waited most for something, if that was half of the time. One that is ahead of the
 /// others, or gets nothing from them, holds nobody up.
 fn waits_most(ran: &Ran, waits: fn(&RanStage) -> Option<f64>) -> Option<(usize, f64)> {
-    let held_up = |index| {
+    let held_up = |index: usize| {
         ran.pipes.iter().any(|pipe| {
             let share = match (pipe.from == index, pipe.to == index) {
                 (true, _) => pipe.full,
                 (_, true) => pipe.empty,
                 _ => None,
             };
-            is_held_up(pipe, share)
+            // Nobody was held up by a pipe that was gone, as where its other end was closed.
+            let seen = (pipe.seen_s / lived_s(ran, &ran.stages[index])).min(1.0);
+            is_held_up(pipe, share.map(|share| share * seen))
         })
     };
     let seen = ran.stages.iter().enumerate();
     let seen = seen.filter(|(index, stage)| stage.looks >= LOOKS_FEW && !held_up(*index));
-    // Of the time in which it was there: who lived for a moment did not hold up the whole.
-    let lived = |stage: &RanStage| {
-        stage.seconds.map_or(1.0, |seconds| (seconds / ran.seconds.max(1e-6)).min(1.0))
-    };
-    let shares = seen.filter_map(|(index, stage)| Some((index, waits(stage)? * lived(stage))));
+    // Of the time in which it was there.
+    let shares = seen.filter_map(|(index, stage)| Some((index, waits(stage)? * lived(ran, stage))));
     shares.max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, share)| *share >= 0.5)
+}
+
+fn lived_s(ran: &Ran, stage: &RanStage) -> f64 {
+    stage.seconds.unwrap_or(ran.seconds).max(1e-6)
+}
+
+/// For which share of the run a stage was there: who was for a moment did not hold up the whole.
+fn lived(ran: &Ran, stage: &RanStage) -> f64 {
+    (lived_s(ran, stage) / ran.seconds.max(1e-6)).min(1.0)
 }
 
 /// Whether a pipe holds up who is at its end, by the share of the time that it was full, or empty.
@@ -275,6 +283,7 @@ fn waits_outside(ran: &Ran) -> Option<RanVerdict> {
         let rests = ran.stages[*index].runs.is_none_or(|runs| runs < AT_REST);
         (input.is_some() || output.is_some())
             && rests
+            && lived(ran, &ran.stages[*index]) >= 0.5
             && input.is_none_or(|pipe| is_held_up(pipe, pipe.full))
             && output.is_none_or(|pipe| is_held_up(pipe, pipe.empty))
     };
@@ -362,6 +371,7 @@ mod tests {
             from,
             to: from + 1,
             looks: 50,
+            seen_s: 10.0,
             full: Some(full),
             empty: Some(empty),
             ..RanPipe::default()
@@ -529,6 +539,21 @@ mod tests {
         assert_eq!(of(0.4, 0.94, 0.0), None);
         assert_eq!(of(0.95, 0.0, 0.9), Some(0));
         assert_eq!(of(0.6, 0.4, 0.4), Some(0));
+    }
+
+    #[test]
+    fn who_waits_for_a_cpu_after_its_pipe_is_gone_is_not_held_up_by_it() {
+        let sort = RanStage { runs: Some(0.9), waits_cpu: Some(0.78), ..stage("sort", 4.0) };
+        for (sort_s, seen_s, wanted) in
+            [(28.0, 1.0, Some(1)), (28.0, 28.0, None), (20.0, 20.0, None)]
+        {
+            let sort = RanStage { seconds: Some(sort_s), ..sort.clone() };
+            let pipes = vec![RanPipe { seen_s, ..pipe(0, 0.0, 1.0) }];
+            let head = RanStage { seconds: Some(1.0), ..stage("head f", 0.1) };
+            let stages = vec![head, sort];
+            let verdict = of(&Ran { seconds: 28.0, stages, pipes, ..Ran::default() });
+            assert_eq!(verdict.stage, wanted, "{verdict:?}");
+        }
     }
 
     #[test]

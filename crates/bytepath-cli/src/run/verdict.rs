@@ -35,19 +35,19 @@ const HELPS: &[(&[&str], &str)] = &[
     ),
     (&["tar", "find"], "fewer files, or several of them at once on parts of the tree"),
 ];
-/// What runs the program that its words name: letters of options with a word of their own, and how
-/// many words stand before the program.
-const RUNNERS: &[(&str, &str, usize)] = &[
-    ("command", "", 0),
-    ("env", "uCS", 0),
-    ("exec", "a", 0),
-    ("ionice", "cn", 0),
-    ("nice", "n", 0),
-    ("nohup", "", 0),
-    ("setsid", "", 0),
-    ("stdbuf", "ioe", 0),
-    ("taskset", "", 1),
-    ("timeout", "ks", 1),
+/// What runs the program that its words name: its options, as letters and as names, with a colon
+/// where they take a word, and how many words stand before the program.
+const RUNNERS: &[(&str, &str, &str, usize)] = &[
+    ("command", "p", "", 0),
+    ("env", "a:iu:C:v", "argv0: chdir: debug ignore-environment unset:", 0),
+    ("exec", "a:cl", "", 0),
+    ("ionice", "c:n:t", "class: classdata: ignore", 0),
+    ("nice", "n:0123456789", "adjustment:", 0),
+    ("nohup", "", "", 0),
+    ("setsid", "cfw", "ctty fork wait", 0),
+    ("stdbuf", "e:i:o:", "error: input: output:", 0),
+    ("taskset", "ac", "all-tasks cpu-list", 1),
+    ("timeout", "fk:ps:v", "foreground kill-after: preserve-status signal: verbose", 1),
 ];
 const HELP: &str = "more threads, or another tool";
 /// What would help movers that copy, if they can be told apart from the shell.
@@ -188,18 +188,43 @@ fn is_assignment(word: &str) -> bool {
 fn name(stage: &RanStage) -> String {
     let mut words = from_program(stage).peekable();
     let mut name = words.next().unwrap_or(stage.command.trim_end_matches('\0'));
-    while let Some((_, valued, before)) = RUNNERS.iter().find(|(it, ..)| *it == file_name(name)) {
+    'runners: while let Some((_, letters, names, before)) =
+        RUNNERS.iter().find(|(it, ..)| *it == file_name(name))
+    {
         let is_option = |word: &&str| word.starts_with('-') || is_assignment(word);
         while let Some(option) = words.next_if(is_option) {
-            let letter = option.strip_prefix('-').filter(|letter| letter.len() == 1);
-            if letter.is_some_and(|letter| valued.contains(letter)) {
-                words.next();
+            match takes_word(option, letters, names) {
+                Some(true) => _ = words.next(),
+                Some(false) => {}
+                None => break 'runners,
             }
         }
         let Some(program) = words.by_ref().nth(*before) else { break };
         name = program;
     }
     in_a_line(&name.replace(['\'', '"', '\\'], ""))
+}
+
+/// Whether the word behind an option, of these letters and names, belongs to it; none where it is not
+/// one of them.
+fn takes_word(option: &str, letters: &str, names: &str) -> Option<bool> {
+    if !option.starts_with('-') || option == "--" {
+        return Some(false);
+    }
+    if let Some(name) = option.strip_prefix("--") {
+        let (name, has_value) =
+            name.split_once('=').map_or((name, false), |(name, _)| (name, true));
+        let known = names.split(' ').find(|known| known.trim_end_matches(':') == name)?;
+        return Some(known.ends_with(':') && !has_value);
+    }
+    let mut given = option[1..].chars();
+    while let Some(letter) = given.next() {
+        let (_, behind) = letters.split_once(letter)?;
+        if behind.starts_with(':') {
+            return Some(given.next().is_none());
+        }
+    }
+    Some(false)
 }
 
 fn file_name(program: &str) -> &str {
@@ -453,6 +478,18 @@ mod tests {
             (&["nice", "-n", "5", "/bin/gzip"], "/bin/gzip"),
             (&["env", "-u", "A", "B=1", "timeout", "-k1", "9", "gzip"], "gzip"),
             (&["stdbuf", "-oL", "gzip"], "gzip"),
+            (&["timeout", "--kill-after", "5", "60", "gzip"], "gzip"),
+            (&["timeout", "--kill-after=5", "--foreground", "60", "gzip"], "gzip"),
+            (&["timeout", "-vk", "5", "60", "gzip"], "gzip"),
+            (&["timeout", "-vk5", "60", "gzip"], "gzip"),
+            (&["nice", "--adjustment", "5", "gzip"], "gzip"),
+            (&["nice", "-5", "--", "gzip"], "gzip"),
+            (&["env", "--unset", "A", "--chdir", "/tmp", "-i", "B=1", "gzip"], "gzip"),
+            (&["stdbuf", "--output", "L", "gzip"], "gzip"),
+            (&["ionice", "--class", "3", "gzip"], "gzip"),
+            (&["taskset", "-c", "0", "gzip"], "gzip"),
+            (&["env", "--new", "5", "gzip"], "env"),
+            (&["timeout", "-vZ", "5", "60", "gzip"], "timeout"),
             (&["nice"], "nice"),
             (&["'my prog'", "f"], "my prog"),
             (&["bytepath", "cat", "f"], "cat"),

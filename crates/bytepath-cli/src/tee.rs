@@ -14,7 +14,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use std::time::Instant;
 
@@ -226,6 +226,7 @@ impl Tee<'_> {
             None => Ok(fan_out.run(&on_loss)),
             Some(memory_bytes) => {
                 let queue = Queue { memory_bytes, spill: spill.map(AsFd::as_fd) };
+                let said: Vec<_> = outputs.ends().iter().map(|_| AtomicU8::new(0)).collect();
                 let on_full = |place: usize| {
                     let behind_bytes = lags.bytes(place);
                     // One that is gone is behind by nothing.
@@ -235,8 +236,14 @@ impl Tee<'_> {
                             && lags.bytes(other) < behind_bytes
                     };
                     let any_is_ahead = (0..gone.len()).any(|it| it != place && is_ahead(it));
-                    let waits = if any_is_ahead { "the others wait" } else { "the input waits" };
-                    self.full(outputs.name(place), behind_bytes, waits);
+                    // Each once, and not that the input waits where others do.
+                    let (waits, rank) = match any_is_ahead {
+                        true => ("the others wait", 2),
+                        false => ("the input waits", 1),
+                    };
+                    if said[place].fetch_max(rank, Relaxed) < rank {
+                        self.full(outputs.name(place), behind_bytes, waits);
+                    }
                 };
                 fan_out.run_queued(queue, lags, &on_loss, &on_full)
             }

@@ -217,7 +217,11 @@ impl Running {
 
     /// What a sample that counts told beside its value.
     fn take(&mut self, outcome: Outcome) -> Result<(), String> {
+        // A bound holds for all of them where it is the largest.
+        let peak = |found: &BTreeMap<_, Value>| found.get(PEAK_AT_MOST).and_then(Value::as_u64);
+        let at_most = peak(&self.found).max(peak(&outcome.found));
         self.found = outcome.found;
+        self.found.extend(at_most.map(|bytes| (PEAK_AT_MOST.to_owned(), bytes.into())));
         self.figures.push(outcome.figures);
         if let Some(code) = outcome.code {
             *self.codes.entry(code).or_default() += 1;

@@ -102,7 +102,10 @@ pub struct RanPipe {
     pub holds_bytes: Option<u64>,
     /// How often it was looked at.
     pub looks: u32,
-    /// The share of the time that it was at least three quarters full.
+    /// For how long it was looked at.
+    #[serde(default)]
+    pub seen_s: f64,
+    /// The share of that time that it was at least three quarters full.
     pub full: Option<f64>,
     /// The share that it was empty.
     pub empty: Option<f64>,

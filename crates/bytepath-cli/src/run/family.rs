@@ -8,7 +8,7 @@ use bytepath::machine::CpuList;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::pipe::fcntl_getpipe_size;
-use rustix::process::Pid;
+use rustix::process::{Pid, getpid};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::below::Below;
@@ -123,6 +123,8 @@ pub(super) struct Family {
     allowed: CpuList,
     /// The program of the shell, whose processes are not told where to run.
     shell: Option<(u64, u64)>,
+    /// Our own program, which is also that of our movers.
+    own: Option<(u64, u64)>,
     looked: Instant,
     /// For how long all of them were stopped.
     pub(super) stopped: Duration,
@@ -147,6 +149,7 @@ impl Family {
             size,
             allowed,
             shell,
+            own: process::program(getpid()),
             looked: Instant::now(),
             stopped: Duration::ZERO,
             window: Duration::ZERO,
@@ -398,7 +401,7 @@ impl Family {
     /// What went through a pipe since it was there.
     pub(super) fn through(&self, joint: &Joint) -> Through {
         let own = |pid| self.member(pid).filter(|member| !self.counts_others(member));
-        let through = told(own(joint.writer), own(joint.reader), joint.most_bytes);
+        let through = self.told(own(joint.writer), own(joint.reader), joint.most_bytes);
         // What ended unseen was looked at before that, and so was the pipe.
         let is_alive = |pid| self.member(pid).is_some_and(|member| member.alive);
         match self.is_at_least(joint) && !is_alive(joint.writer) {
@@ -423,7 +426,24 @@ impl Family {
 
     /// What went from one to the other, if there is a pipe between them.
     pub(super) fn between(&self, writer: Pid, reader: Pid) -> Through {
-        told(self.member(writer), self.member(reader), 0)
+        self.told(self.member(writer), self.member(reader), 0)
+    }
+
+    /// What went from one to the other by what they count, where this was seen between them at once.
+    fn told(&self, writer: Option<&Member>, reader: Option<&Member>, seen_bytes: u64) -> Through {
+        let ended = |member: Option<&Member>| member.is_some_and(|member| member.seen_ended);
+        let one_ended = ended(writer) != ended(reader);
+        // What was not looked at after its end says less than what was.
+        let moved =
+            |member: Option<&Member>| member.filter(|_| ended(member) || !one_ended)?.now.moved;
+        let written = moved(writer).map(|moved| moved.written_bytes);
+        let read = moved(reader).map(|moved| moved.read_bytes);
+        let is_ours = |writer: &Member| self.own.is_some() && writer.program == self.own;
+        match Through::of(written, read, seen_bytes) {
+            // Our movers do not count what they give on by reference.
+            Through::Unknown if writer.is_some_and(is_ours) => Through::of(None, read, seen_bytes),
+            through => through,
+        }
     }
 
     pub(super) fn member(&self, pid: Pid) -> Option<&Member> {
@@ -579,16 +599,6 @@ impl Member {
     }
 }
 
-/// What went from one to the other by what they count, where this was seen between them at once.
-fn told(writer: Option<&Member>, reader: Option<&Member>, seen_bytes: u64) -> Through {
-    let ended = |member: Option<&Member>| member.is_some_and(|member| member.seen_ended);
-    let one_ended = ended(writer) != ended(reader);
-    // What was not looked at after its end says less than what was.
-    let moved = |member: Option<&Member>| member.filter(|_| ended(member) || !one_ended)?.now.moved;
-    let written = moved(writer).map(|moved| moved.written_bytes);
-    Through::of(written, moved(reader).map(|moved| moved.read_bytes), seen_bytes)
-}
-
 /// Whether a process may run on these CPUs, and on no others.
 fn runs_on(pid: Pid, cpus: &BTreeSet<usize>) -> bool {
     let its = |set: CpuSet| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
@@ -723,7 +733,6 @@ impl Joint {
 #[cfg(test)]
 mod tests {
     use rustix::pipe::fcntl_setpipe_size;
-    use rustix::process::getpid;
 
     use super::*;
 
@@ -735,7 +744,7 @@ mod tests {
         assert_eq!(of(Some(90 * mib), Some(40 * mib)), Through::About(40 * mib));
         assert_eq!(of(None, Some(40 * mib)), Through::About(40 * mib));
         assert_eq!(of(None, Some(4000)), Through::Unknown);
-        // A writer that splices; and a reader of other files.
+        // A writer that splices; and a reader of other files, or one that nobody saw splice.
         assert_eq!(Through::of(Some(0), Some(40 * mib), mib), Through::About(40 * mib));
         assert_eq!(of(Some(0), Some(40 * mib)), Through::Unknown);
         assert_eq!(Through::of(Some(4), Some(40 * mib), 4), Through::Unknown);
@@ -750,6 +759,26 @@ mod tests {
         assert_eq!(of(Some(90 * mib), None), Through::About(90 * mib));
         assert_eq!(Through::Agreed(163).unless_less_than(164), Through::Unknown);
         assert_eq!(Through::About(164).unless_less_than(164), Through::About(164));
+    }
+
+    #[test]
+    fn what_our_movers_do_not_count_is_what_their_reader_read() {
+        let moved = |read_bytes, written_bytes| {
+            let moved = Some(Moved { read_bytes, written_bytes });
+            Member::new(getpid(), Reading { moved, ..Reading::of(getpid()).expect("ours") })
+        };
+        let (below, size) = (Below::default(), PipeSize::new(None));
+        let family = Family::new(below, size, CpuList::default(), None);
+        let told = |written, read, program| {
+            let writer = Member { program, ..moved(0, written) };
+            family.told(Some(&writer), Some(&moved(read, 0)), 0)
+        };
+        let (ours, mib) = (family.own, 1 << 20);
+        // A line of progress is no part of them.
+        assert_eq!([0, 80].map(|written| told(written, mib, ours)), [Through::About(mib); 2]);
+        assert_eq!(told(0, mib, None), Through::Unknown);
+        assert_eq!(told(0, 5000, ours), Through::Unknown);
+        assert_eq!(told(mib, mib + 9, ours), Through::Agreed(mib));
     }
 
     #[test]

@@ -293,6 +293,7 @@ fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanP
         agreed: matches!(through, Through::Agreed(_)),
         holds_bytes: joint.map(|joint| joint.holds_bytes as u64),
         looks: joint.map_or(0, |joint| joint.looks),
+        seen_s: joint.map_or(0.0, |joint| joint.seen.as_secs_f64()),
         full: share(|joint| joint.full),
         empty: share(|joint| joint.empty),
         ..RanPipe::default()

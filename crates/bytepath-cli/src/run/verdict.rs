@@ -35,19 +35,19 @@ const HELPS: &[(&[&str], &str)] = &[
     ),
     (&["tar", "find"], "fewer files, or several of them at once on parts of the tree"),
 ];
-/// What runs the program that its words name: letters of options with a word of their own, and how
-/// many words stand before the program.
-const RUNNERS: &[(&str, &str, usize)] = &[
-    ("command", "", 0),
-    ("env", "uCS", 0),
-    ("exec", "a", 0),
-    ("ionice", "cn", 0),
-    ("nice", "n", 0),
-    ("nohup", "", 0),
-    ("setsid", "", 0),
-    ("stdbuf", "ioe", 0),
-    ("taskset", "", 1),
-    ("timeout", "ks", 1),
+/// What runs the program that its words name: its options, as letters and as names, with a colon
+/// where they take a word, and how many words stand before the program.
+const RUNNERS: &[(&str, &str, &str, usize)] = &[
+    ("command", "p", "", 0),
+    ("env", "a:iu:C:v", "argv0: chdir: debug ignore-environment unset:", 0),
+    ("exec", "a:cl", "", 0),
+    ("ionice", "c:n:t", "class: classdata: ignore", 0),
+    ("nice", "n:0123456789", "adjustment:", 0),
+    ("nohup", "", "", 0),
+    ("setsid", "cfw", "ctty fork wait", 0),
+    ("stdbuf", "e:i:o:", "error: input: output:", 0),
+    ("taskset", "ac", "all-tasks cpu-list", 1),
+    ("timeout", "fk:ps:v", "foreground kill-after: preserve-status signal: verbose", 1),
 ];
 const HELP: &str = "more threads, or another tool";
 /// What would help movers that copy, if they can be told apart from the shell.
@@ -188,18 +188,43 @@ fn is_assignment(word: &str) -> bool {
 fn name(stage: &RanStage) -> String {
     let mut words = from_program(stage).peekable();
     let mut name = words.next().unwrap_or(stage.command.trim_end_matches('\0'));
-    while let Some((_, valued, before)) = RUNNERS.iter().find(|(it, ..)| *it == file_name(name)) {
+    'runners: while let Some((_, letters, names, before)) =
+        RUNNERS.iter().find(|(it, ..)| *it == file_name(name))
+    {
         let is_option = |word: &&str| word.starts_with('-') || is_assignment(word);
         while let Some(option) = words.next_if(is_option) {
-            let letter = option.strip_prefix('-').filter(|letter| letter.len() == 1);
-            if letter.is_some_and(|letter| valued.contains(letter)) {
-                words.next();
+            match takes_word(option, letters, names) {
+                Some(true) => _ = words.next(),
+                Some(false) => {}
+                None => break 'runners,
             }
         }
         let Some(program) = words.by_ref().nth(*before) else { break };
         name = program;
     }
     in_a_line(&name.replace(['\'', '"', '\\'], ""))
+}
+
+/// Whether the word behind an option, of these letters and names, belongs to it; none where it is not
+/// one of them.
+fn takes_word(option: &str, letters: &str, names: &str) -> Option<bool> {
+    if !option.starts_with('-') || option == "--" {
+        return Some(false);
+    }
+    if let Some(name) = option.strip_prefix("--") {
+        let (name, has_value) =
+            name.split_once('=').map_or((name, false), |(name, _)| (name, true));
+        let known = names.split(' ').find(|known| known.trim_end_matches(':') == name)?;
+        return Some(known.ends_with(':') && !has_value);
+    }
+    let mut given = option[1..].chars();
+    while let Some(letter) = given.next() {
+        let (_, behind) = letters.split_once(letter)?;
+        if behind.starts_with(':') {
+            return Some(given.next().is_none());
+        }
+    }
+    Some(false)
 }
 
 fn file_name(program: &str) -> &str {
@@ -225,24 +250,32 @@ fn waits_for_disk(ran: &Ran) -> Option<(usize, f64)> {
 /// The stage that waited most for something, if that was half of the time. One that is ahead of the
 /// others, or gets nothing from them, holds nobody up.
 fn waits_most(ran: &Ran, waits: fn(&RanStage) -> Option<f64>) -> Option<(usize, f64)> {
-    let held_up = |index| {
+    let held_up = |index: usize| {
         ran.pipes.iter().any(|pipe| {
             let share = match (pipe.from == index, pipe.to == index) {
                 (true, _) => pipe.full,
                 (_, true) => pipe.empty,
                 _ => None,
             };
-            is_held_up(pipe, share)
+            // Nobody was held up by a pipe that was gone, as where its other end was closed.
+            let seen = (pipe.seen_s / lived_s(ran, &ran.stages[index])).min(1.0);
+            is_held_up(pipe, share.map(|share| share * seen))
         })
     };
     let seen = ran.stages.iter().enumerate();
     let seen = seen.filter(|(index, stage)| stage.looks >= LOOKS_FEW && !held_up(*index));
-    // Of the time in which it was there: who lived for a moment did not hold up the whole.
-    let lived = |stage: &RanStage| {
-        stage.seconds.map_or(1.0, |seconds| (seconds / ran.seconds.max(1e-6)).min(1.0))
-    };
-    let shares = seen.filter_map(|(index, stage)| Some((index, waits(stage)? * lived(stage))));
+    // Of the time in which it was there.
+    let shares = seen.filter_map(|(index, stage)| Some((index, waits(stage)? * lived(ran, stage))));
     shares.max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, share)| *share >= 0.5)
+}
+
+fn lived_s(ran: &Ran, stage: &RanStage) -> f64 {
+    stage.seconds.unwrap_or(ran.seconds).max(1e-6)
+}
+
+/// For which share of the run a stage was there: who was for a moment did not hold up the whole.
+fn lived(ran: &Ran, stage: &RanStage) -> f64 {
+    (lived_s(ran, stage) / ran.seconds.max(1e-6)).min(1.0)
 }
 
 /// Whether a pipe holds up who is at its end, by the share of the time that it was full, or empty.
@@ -275,6 +308,7 @@ fn waits_outside(ran: &Ran) -> Option<RanVerdict> {
         let rests = ran.stages[*index].runs.is_none_or(|runs| runs < AT_REST);
         (input.is_some() || output.is_some())
             && rests
+            && lived(ran, &ran.stages[*index]) >= 0.5
             && input.is_none_or(|pipe| is_held_up(pipe, pipe.full))
             && output.is_none_or(|pipe| is_held_up(pipe, pipe.empty))
     };
@@ -362,6 +396,7 @@ mod tests {
             from,
             to: from + 1,
             looks: 50,
+            seen_s: 10.0,
             full: Some(full),
             empty: Some(empty),
             ..RanPipe::default()
@@ -443,6 +478,18 @@ mod tests {
             (&["nice", "-n", "5", "/bin/gzip"], "/bin/gzip"),
             (&["env", "-u", "A", "B=1", "timeout", "-k1", "9", "gzip"], "gzip"),
             (&["stdbuf", "-oL", "gzip"], "gzip"),
+            (&["timeout", "--kill-after", "5", "60", "gzip"], "gzip"),
+            (&["timeout", "--kill-after=5", "--foreground", "60", "gzip"], "gzip"),
+            (&["timeout", "-vk", "5", "60", "gzip"], "gzip"),
+            (&["timeout", "-vk5", "60", "gzip"], "gzip"),
+            (&["nice", "--adjustment", "5", "gzip"], "gzip"),
+            (&["nice", "-5", "--", "gzip"], "gzip"),
+            (&["env", "--unset", "A", "--chdir", "/tmp", "-i", "B=1", "gzip"], "gzip"),
+            (&["stdbuf", "--output", "L", "gzip"], "gzip"),
+            (&["ionice", "--class", "3", "gzip"], "gzip"),
+            (&["taskset", "-c", "0", "gzip"], "gzip"),
+            (&["env", "--new", "5", "gzip"], "env"),
+            (&["timeout", "-vZ", "5", "60", "gzip"], "timeout"),
             (&["nice"], "nice"),
             (&["'my prog'", "f"], "my prog"),
             (&["bytepath", "cat", "f"], "cat"),
@@ -529,6 +576,21 @@ mod tests {
         assert_eq!(of(0.4, 0.94, 0.0), None);
         assert_eq!(of(0.95, 0.0, 0.9), Some(0));
         assert_eq!(of(0.6, 0.4, 0.4), Some(0));
+    }
+
+    #[test]
+    fn who_waits_for_a_cpu_after_its_pipe_is_gone_is_not_held_up_by_it() {
+        let sort = RanStage { runs: Some(0.9), waits_cpu: Some(0.78), ..stage("sort", 4.0) };
+        for (sort_s, seen_s, wanted) in
+            [(28.0, 1.0, Some(1)), (28.0, 28.0, None), (20.0, 20.0, None)]
+        {
+            let sort = RanStage { seconds: Some(sort_s), ..sort.clone() };
+            let pipes = vec![RanPipe { seen_s, ..pipe(0, 0.0, 1.0) }];
+            let head = RanStage { seconds: Some(1.0), ..stage("head f", 0.1) };
+            let stages = vec![head, sort];
+            let verdict = of(&Ran { seconds: 28.0, stages, pipes, ..Ran::default() });
+            assert_eq!(verdict.stage, wanted, "{verdict:?}");
+        }
     }
 
     #[test]

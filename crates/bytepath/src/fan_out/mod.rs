@@ -217,8 +217,8 @@ impl<'a> FanOut<'a> {
     /// The same, but a slow sink may be behind the others, as far as the queue allows. Everything is
     /// read, and each sink written to by a thread of its own; the threads are gone when it returns.
     /// Where `on_loss` wants it to stop, no more is read, and the sinks that are left get what is queued.
-    /// `on_full` is told once of each sink that holds the others up, for more than a moment, because
-    /// the queue is full.
+    /// `on_full` is told of each sink that holds the others up, for more than a moment, because the
+    /// queue is full; again and again while that lasts.
     ///
     /// # Errors
     /// The process is out of descriptors, or `lags` is not for as many sinks as there are; nothing has

@@ -85,8 +85,6 @@ struct State<'a> {
     panicked: bool,
     /// Why each sink takes no more.
     lost: Vec<Option<Errno>>,
-    /// The sinks that held others up, which is told once of each.
-    told: Vec<bool>,
 }
 
 impl<'a> Queued<'a> {
@@ -100,8 +98,8 @@ impl<'a> Queued<'a> {
     ) -> Self {
         let sinks = job.sinks.len();
         let pieces = Pieces::new(queue, sinks);
-        let (lost, told) = (vec![None; sinks], vec![false; sinks]);
-        let state = State { pieces, ended: false, stopped: false, panicked: false, lost, told };
+        let lost = vec![None; sinks];
+        let state = State { pieces, ended: false, stopped: false, panicked: false, lost };
         let (more, room) = (Condvar::new(), Condvar::new());
         let pieces = Mutex::new(state);
         Queued { job, queue, on_loss, on_full, lags, meter, pieces, more, room, enough, stop }
@@ -293,11 +291,9 @@ impl<'a> Queued<'a> {
 
     fn tell_of_slowest<'s>(
         &'s self,
-        mut state: MutexGuard<'s, State<'a>>,
+        state: MutexGuard<'s, State<'a>>,
     ) -> MutexGuard<'s, State<'a>> {
-        let slowest = state.pieces.slowest().filter(|sink| !state.told[*sink]);
-        let slowest = slowest.collect::<Vec<_>>();
-        slowest.iter().for_each(|sink| state.told[*sink] = true);
+        let slowest: Vec<_> = state.pieces.slowest().collect();
         // Whoever is told may take its time.
         drop(state);
         slowest.into_iter().for_each(self.on_full);

@@ -4,17 +4,17 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 
 use bytepath::machine::Machine;
 use bytepath::profile::MachineKey;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use rustix::pipe::PipeFlags;
 
 use super::{few, gnu, large};
 use crate::calls::may_trace;
-use crate::program::{BYTEPATH, Bounded, bytepath, run, shell, signal_of, spawned};
+use crate::program::{BYTEPATH, Bounded, HANGS_AFTER, bytepath, run, shell, signal_of, spawned};
 
 /// A pipe: its reading end, its writing end.
 fn pipe() -> (OwnedFd, OwnedFd) {
@@ -252,15 +252,43 @@ fn holds_the_others_up(line: &str) {
     let mut stderr = tee.child().stderr.take().expect("it is piped");
     let feeds = fed(feeder, large());
     let reads = std::thread::spawn(move || whole(reader));
-    let mut said = String::new();
+    // Both may be as slow for a moment, and another output too.
+    let of_fifo = format!("tee: {name}: ");
+    says(&mut stderr, &mut String::new(), &[&of_fifo, " behind, ", "the others wait for it"]);
+    let mut all = Vec::new();
+    fifo.read_to_end(&mut all).expect("it can be read");
+    assert!(all == large() && reads.join().expect("read") == large());
+    feeds.join().expect("fed");
+    assert!(tee.done().status.success());
+}
+
+/// Reads on until it has said a line with all of these words.
+#[track_caller]
+fn says(stderr: &mut ChildStderr, said: &mut String, words: &[&str]) {
     let mut more = [0; 4096];
-    // Another output may be slow for a moment too.
-    while !said.contains(&format!("tee: {name}: ")) {
-        let count = stderr.read(&mut more).expect("it says something");
+    while !said.lines().any(|line| words.iter().all(|word| line.contains(word))) {
+        let time = Timespec::try_from(HANGS_AFTER).expect("it is short");
+        let ready = rustix::event::poll(&mut [PollFd::new(stderr, PollFlags::IN)], Some(&time));
+        assert_eq!(ready, Ok(1), "it says no more: {said}");
+        let count = stderr.read(&mut more).expect("it can be read");
         assert!(count > 0, "it ended: {said}");
         said.push_str(&String::from_utf8_lossy(&more[..count]));
     }
-    assert!(said.contains("behind") && said.contains("the others wait for it"), "{said}");
+}
+
+#[test]
+fn that_the_others_wait_is_said_also_where_the_input_waited_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (name, mut fifo) = unread(folder.path());
+    let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
+    let mut tee = started(&["--queue", "64K", "--no-enlarge", &name], stdin, stdout);
+    let mut stderr = tee.child().stderr.take().expect("it is piped");
+    let feeds = fed(feeder, large());
+    let (said, of_fifo) = (&mut String::new(), format!("tee: {name}: "));
+    // The input, as a rule; where one had no CPU for a moment, the other may be ahead.
+    says(&mut stderr, said, &[&of_fifo, "wait"]);
+    let reads = std::thread::spawn(move || whole(reader));
+    says(&mut stderr, said, &[&of_fifo, "the others wait for it"]);
     let mut all = Vec::new();
     fifo.read_to_end(&mut all).expect("it can be read");
     assert!(all == large() && reads.join().expect("read") == large());

@@ -429,7 +429,8 @@ impl Family {
         self.told(self.member(writer), self.member(reader), 0)
     }
 
-    /// What went from one to the other by what they count, where this was seen between them at once.
+    /// What went from one to the other by what they count, where this was seen between them at
+    /// once.
     fn told(&self, writer: Option<&Member>, reader: Option<&Member>, seen_bytes: u64) -> Through {
         let ended = |member: Option<&Member>| member.is_some_and(|member| member.seen_ended);
         let one_ended = ended(writer) != ended(reader);

@@ -27,6 +27,14 @@ fn started(words: &[&str], stdin: OwnedFd, stdout: OwnedFd) -> Bounded {
     spawned(command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()))
 }
 
+/// Waits until nobody can read what this end writes: what another test forks has the reader open,
+/// until it runs its program.
+fn nobody_reads(writer: &OwnedFd) {
+    let limit = Timespec::try_from(HANGS_AFTER).expect("it fits");
+    let count = rustix::event::poll(&mut [PollFd::new(writer, PollFlags::empty())], Some(&limit));
+    assert_eq!(count, Ok(1), "somebody has the reader still");
+}
+
 /// Everything that comes out of it.
 fn whole(reader: impl Into<File>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -141,6 +149,7 @@ fn an_output_has_what_is_queued_for_it_before_the_reader_of_another_that_left_en
         let folder = tempfile::tempdir().expect("a folder");
         let (name, fifo) = unread(folder.path());
         let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
+        let writer = stdout.try_clone().expect("a duplicate");
         let mut tee = started(&["--queue", "64M", mode, &name], stdin, stdout);
         let mut feeder = File::from(feeder);
         let all = std::thread::scope(|scope| {
@@ -151,6 +160,7 @@ fn an_output_has_what_is_queued_for_it_before_the_reader_of_another_that_left_en
         });
         assert!(all == large());
         drop(reader);
+        nobody_reads(&writer);
         feeder.write_all(b"x").expect("it is read");
         if code.is_some() {
             let mut said = [0; 256];

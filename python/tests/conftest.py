@@ -52,6 +52,13 @@ def _no_semaphores_stay() -> Iterator[None]:
 
 
 @pytest.fixture
+def in_dev_shm() -> Callable[[], list[str]]:
+    """What lies in /dev/shm, but for what other tests have there meanwhile: multiprocessing's, joblib's and tempfile's."""
+    others = ("sem.mp-", "psm_", "joblib", "tmp", "pymp-")
+    return lambda: sorted(name for name in os.listdir("/dev/shm") if not name.startswith(others))
+
+
+@pytest.fixture
 def some_bytes() -> Callable[[int], bytes]:
     """Bytes that repeat nowhere, so that a piece in the wrong place shows."""
     return lambda count: random.Random(count).randbytes(count)

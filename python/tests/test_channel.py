@@ -1083,18 +1083,18 @@ def test_of_rings_that_there_is_no_room_for_so_many_are_kept_and_the_others_are_
             queue.get_nowait()
 
 
-def test_nothing_lies_in_dev_shm_nor_is_it_needed():
-    before = sorted(os.listdir("/dev/shm"))
+def test_nothing_lies_in_dev_shm_nor_is_it_needed(in_dev_shm):
+    before = in_dev_shm()
     queue = bytepath.Queue()
     queue.put(np.zeros(4 << 20))
-    assert sorted(os.listdir("/dev/shm")) == before
+    assert in_dev_shm() == before
     child = fork().Process(target=work.put_for_ever, args=(queue, 100_000))
     child.start()
     queue.get(timeout=10)
     queue.get(timeout=10)
     child.kill()
     child.join()
-    assert sorted(os.listdir("/dev/shm")) == before
+    assert in_dev_shm() == before
 
 
 def test_whoever_is_killed_at_whatever_moment_nothing_hangs_and_nothing_is_lost():

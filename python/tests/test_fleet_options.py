@@ -993,7 +993,7 @@ def test_two_results_are_not_written_to_one_file_by_whatever_names(command, tmp_
 def test_a_comparison_that_is_killed_is_no_success(tmp_path):
     (tmp_path / "killed").write_text("#!/bin/sh\nkill -KILL $$\n")
     (tmp_path / "killed").chmod(0o755)
-    machines = [{"name": "a", "key": "a", "record": {"arms": []}}]
+    machines = [{"name": "a", "key": "a", "record": {"schema": "bytepath.record/1", "arms": []}}]
     (tmp_path / "run").write_text(json.dumps({"schema": "bytepath.fleet/1", "words": ["bench"], "machines": machines}))
     compare = [sys.executable, "-m", "bytepath.fleet", "compare", "run", "run"]
     environment = {**os.environ, "BYTEPATH_PROGRAM": str(tmp_path / "killed")}

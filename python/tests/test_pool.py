@@ -544,14 +544,14 @@ def test_whoever_is_killed_at_whatever_moment_nothing_hangs_and_nothing_comes_tw
         queue.close()
 
 
-def test_nothing_lies_in_dev_shm_and_descriptors_are_given_back():
-    before, fds = sorted(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
+def test_nothing_lies_in_dev_shm_and_descriptors_are_given_back(in_dev_shm):
+    before, fds = in_dev_shm(), len(os.listdir("/proc/self/fd"))
     for _ in range(10):
         queue = many()
         for _ in range(5):
             queue.put(np.zeros(1 << 20))
         queue.get()
-        assert sorted(os.listdir("/dev/shm")) == before
+        assert in_dev_shm() == before
         queue.close()
     del queue
     assert len(os.listdir("/proc/self/fd")) == fds

@@ -1,7 +1,7 @@
 //! The program that measures, whose workers are started by the name of its file: which build it is, and
 //! whether another has taken that name.
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io;
 use std::io::Read as _;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use bytepath_report::Build;
 use rustix::fs::{Mode, OFlags};
+use xxhash_rust::xxh3::Xxh3;
 
 /// This program, as it was when it was first asked for.
 #[derive(Debug)]
@@ -62,18 +63,23 @@ impl Program {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
 
-    /// Which bytepath this is: the version, and a hash of the executable's bytes (64-bit FNV-1a).
+    /// Which bytepath this is: the version, and a checksum of the executable's bytes (XXH3, 64 bits).
     pub fn build(&self) -> Build {
         // Piece by piece: one with all its symbols takes more memory than a small group has.
-        let hash = std::fs::File::open(self.kept()).and_then(|file| {
-            let mut bytes = std::io::BufReader::with_capacity(64 << 10, file).bytes();
-            bytes.try_fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                Ok((hash ^ u64::from(byte?)).wrapping_mul(0x0000_0100_0000_01b3))
-            })
+        let sum = File::open(self.kept()).and_then(|mut file| {
+            let (mut sum, mut piece) = (Xxh3::new(), vec![0; 64 << 10]);
+            loop {
+                match file.read(&mut piece) {
+                    Ok(0) => return Ok(sum.digest()),
+                    Ok(n) => sum.update(&piece[..n]),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
         });
         Build {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            build: hash.map_or_else(|_| "unknown".to_owned(), |hash| format!("{hash:016x}")),
+            build: sum.map_or_else(|_| "unknown".to_owned(), |sum| format!("{sum:016x}")),
         }
     }
 }

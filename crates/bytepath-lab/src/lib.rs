@@ -44,8 +44,6 @@ pub mod peers;
 pub mod pipe_work;
 pub mod program;
 mod run_work;
-pub mod schedule;
-pub mod stats;
 pub mod store;
 pub mod stream_work;
 pub mod streams;
@@ -60,4 +58,5 @@ pub mod trips;
 pub mod tune;
 mod two_ends;
 
+pub use bytepath_stats::{self as stats, schedule};
 pub use sys::interval;

@@ -2,7 +2,7 @@
 
 use std::f64::consts::TAU;
 
-use bytepath_lab::schedule::{Lineup, Schedule, Turn};
+use bytepath_stats::schedule::{Lineup, Schedule, Turn};
 use fastrand::Rng;
 
 /// A way in which a machine disturbs measurements.

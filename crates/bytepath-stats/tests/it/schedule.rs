@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use bytepath_lab::schedule::{Lineup, REPEATS_PER_SAMPLE_MAX, Repeat, Schedule, Turn, fresh_seed};
+use bytepath_stats::schedule::{
+    Lineup, REPEATS_PER_SAMPLE_MAX, Repeat, Schedule, Turn, fresh_seed,
+};
 
 fn orders(arms: usize, blocks: u32, seed: u64) -> Vec<Vec<usize>> {
     let mut orders = vec![Vec::new(); blocks as usize];

@@ -1,11 +1,11 @@
 //! Medians, intervals, ratios and verdicts on samples that can be checked by hand.
 
-use bytepath_lab::stats::{
+use bytepath_report::{Better, Verdict};
+use bytepath_stats::{
     Decision, EQUIVALENCE_MARGIN, Interval, Ratio, StatsError, UNTIL_CI_BLOCKS_MIN,
     UNTIL_CI_CONSECUTIVE, UntilCi, bootstrap_median_interval, median, median_interval, percentile,
     untrusted_why, verdict,
 };
-use bytepath_report::{Better, Verdict};
 
 fn interval(low: f64, high: f64) -> Interval {
     Interval { low, high }

@@ -1,6 +1,8 @@
-//! What the samples say: medians, ratios to the reference arm, their intervals, verdicts, warnings.
+//! What the samples say: medians, ratios to the reference arm, their intervals, verdicts, warnings;
+//! and the order in which they are taken, see [`schedule`].
 //!
-//! Everything here is a pure function of the samples: no clock, no randomness, no input or output.
+//! The order apart, everything is a pure function of the samples: no clock, no randomness, no input
+//! or output.
 //! Inference is over blocks, never over single operations inside a block, because only blocks are
 //! launched afresh and in random order (Kalibera and Jones, "Rigorous benchmarking in reasonable
 //! time", ISMM 2013). All intervals are made on logarithms: speeds and times are positive, their noise
@@ -21,7 +23,7 @@
 //!
 //! Wilcoxon's interval excludes 1 for equal arms in at most 5% of runs *whatever* the noise is:
 //! the order in a block is random, so swapping two equal arms changes nothing, and the sign of each
-//! block's log ratio is a fair coin. (The second block mirrors the first, see [`crate::schedule`],
+//! block's log ratio is a fair coin. (The second block mirrors the first, see [`schedule`],
 //! so its coin is not its own. That is harmless unless what disturbs the first two places of the
 //! blocks turns round between these two, and can then make it 6.3% at 6 blocks.)
 //!
@@ -33,7 +35,7 @@
 //!
 //! Share of runs, in percent, whose interval excludes 1 although both arms are equal; in brackets
 //! for the plain bootstrap. The tests simulate this table: 4,000 runs each, three arms in the order
-//! of [`crate::schedule`].
+//! of [`schedule`].
 //!
 //! | noise | 3 blocks | 5 | 6 | 10 | 20 |
 //! |---|---|---|---|---|---|
@@ -65,6 +67,7 @@ mod median;
 mod ranks;
 mod ratio;
 mod runs;
+pub mod schedule;
 mod stopping;
 mod warnings;
 

@@ -1,7 +1,7 @@
 //! Whether the promised error rates hold on machines whose truth is known. Run with `--nocapture`
 //! to see the tables.
 
-use bytepath_lab::stats::{
+use bytepath_stats::{
     Decision, Ratio, UntilCi, bootstrap_median_interval, median, median_interval, untrusted_why,
 };
 

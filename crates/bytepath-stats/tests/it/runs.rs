@@ -1,7 +1,7 @@
 //! Whether runs of one thing are told from runs that differ, on machines whose truth is known. Run
 //! with `--nocapture` to see the tables of the module.
 
-use bytepath_lab::stats::{Between, RunRatio, Spread};
+use bytepath_stats::{Between, RunRatio, Spread};
 
 use crate::machines::{MACHINES, Machine, State, run};
 

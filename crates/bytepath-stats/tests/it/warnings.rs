@@ -1,6 +1,6 @@
 //! Outliers, drift and two modes: found where they are, seldom where they are not.
 
-use bytepath_lab::stats::{drift, outliers, two_modes};
+use bytepath_stats::{drift, outliers, two_modes};
 
 use crate::machines::State;
 

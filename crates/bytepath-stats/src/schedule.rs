@@ -82,7 +82,7 @@ pub enum Repeat {
 /// measured: that would choose the samples one likes.
 ///
 /// ```
-/// use bytepath_lab::schedule::{Lineup, Schedule};
+/// use bytepath_stats::schedule::{Lineup, Schedule};
 ///
 /// let lineup = Lineup::new(2, 0);
 /// let mut schedule = Schedule::new(lineup, 10, 42);

@@ -133,11 +133,15 @@ mod tests {
         (0..BYTES).map(|at| (at / PAGE * 7 + at % 251) as u8).collect()
     }
 
+    fn filler() -> Option<PageFiller> {
+        PageFiller::open()
+            .inspect_err(|errno| println!("skipped: no userfaultfd here: {errno}"))
+            .ok()
+    }
+
     /// A file of 64 pages of which it has none yet, and its mapping.
     fn sink() -> Option<(PageFiller, File, FileMapping)> {
-        let filler = PageFiller::open()
-            .inspect_err(|errno| eprintln!("skipped: no userfaultfd here: {errno}"))
-            .ok()?;
+        let filler = filler()?;
         let sink = memfd();
         sink.set_len(BYTES as u64).expect("longer");
         let mapping = FileMapping::of_sink(sink.as_fd(), 0, BYTES).expect("mapped");
@@ -174,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_memory_is_refused() {
-        let Ok(filler) = PageFiller::open() else { return };
+        let Some(filler) = filler() else { return };
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file on the disk");
         file.set_len(BYTES as u64).expect("longer");
         let mapping = FileMapping::of_sink(file.as_fd(), 0, BYTES).expect("mapped");

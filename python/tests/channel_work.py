@@ -71,6 +71,22 @@ def echo(channel: bytepath.Channel) -> None:
             pass
 
 
+def send_one(channel: bytepath.Channel, told) -> None:
+    _use(lambda: channel.send(os.getpid(), timeout=30), told)
+
+
+def receive_one(channel: bytepath.Channel, told) -> None:
+    _use(lambda: channel.recv(timeout=30), told)
+
+
+def _use(use, told) -> None:
+    try:
+        use()
+        told.send("done")
+    except Exception as error:
+        told.send(f"{type(error).__name__}: {error}")
+
+
 def work(tasks: bytepath.JoinableQueue, results: bytepath.Queue) -> None:
     while (task := tasks.get()) is not None:
         results.put(float(task.sum()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import gc
 import itertools
 import multiprocessing
@@ -552,6 +553,35 @@ def test_the_death_of_who_made_both_ends_is_told_to_a_process_that_was_forked_wi
     assert told.poll(30), "it waits for ever"
     assert told.recv() == "ended"
     maker.join()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_end_that_two_processes_were_given_is_the_firsts_and_the_second_is_told(method):
+    context = multiprocessing.get_context(method)
+    here, there = bytepath.Channel.pair()
+    told, tells = context.Pipe(False)
+    said = []
+    # One after the other: what the first has claimed stays its own when it is gone.
+    for use in (work.send_one, work.send_one, work.receive_one):
+        child = context.Process(target=use, args=(there, tells))
+        child.start()
+        said.append((child.pid, told.recv()))
+        child.join()
+    assert here.recv(timeout=30) == said[0][0] and said[0][1] == "done"
+    with pytest.raises(EOFError):
+        here.recv(timeout=30)
+    for _, words in said[1:]:
+        assert words.startswith(f"RuntimeError: this end of the channel belongs to process {said[0][0]}"), words
+
+
+def test_a_copy_of_an_end_is_told_that_the_other_one_is_used():
+    here, there = bytepath.Channel.pair()
+    twice = copy.copy(there)
+    there.send(1)
+    with pytest.raises(RuntimeError, match=f"belongs to process {os.getpid()}, which has used it, or a copy of it"):
+        twice.send(2)
+    there.send(3)
+    assert [here.recv(), here.recv()] == [1, 3]
 
 
 def test_both_ends_are_for_a_process_that_goes_on_as_another():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import array
 import errno
+import itertools
 import os
 import socket
 import weakref
-from multiprocessing import parent_process
+from multiprocessing import current_process, parent_process
 from multiprocessing.reduction import DupFd
 from threading import RLock
 from time import monotonic
@@ -62,6 +63,8 @@ class Channel:
         # Tells this object from its copies, here and in other processes.
         self._mark = os.urandom(8).hex().encode()
         self._closed = False
+        # What else there is to say to who uses it all the same.
+        self._closed_why = ""
         # The process that made both ends, and the other one.
         self._pair: tuple[int, weakref.ref[Channel]] | None = None
 
@@ -187,16 +190,19 @@ class Channel:
         if self._closed:
             # What was made meanwhile, too.
             self.close()
-            raise ValueError("this end of the channel is closed")
+            raise ValueError("this end of the channel is closed" + self._closed_why)
 
     def _close_the_makers(self) -> None:
-        """Closes the other end here, where this one was given to a process that multiprocessing has forked: what it
-        has inherited of that one is its parent's, of whose death it would learn nothing."""
+        """Closes the other end here, where this one alone was given to a process that multiprocessing has forked: what
+        it has inherited of that one is its parent's, of whose death it would learn nothing."""
         parent = parent_process()
         if self._pair is None or parent is None or parent.pid != self._pair[0]:
             return
         other = self._pair[1]()
-        if other is not None and other._owner == 0:
+        if other is not None and other._owner == 0 and not _was_given(other):
+            other._closed_why = (
+                ": this process was forked, has used the other one first, and was not given both as arguments"
+            )
             other.close()
 
     def close(self) -> None:
@@ -249,6 +255,14 @@ class Channel:
             raise ValueError(f"this end of the channel {whose}: it cannot be given away")
         given = (DupFd(self._receives.fileno()), DupFd(self._sends.fileno()))
         return _received, (type(self), *given, self._capacity, self._ring_bytes)
+
+
+def _was_given(channel: Channel) -> bool:
+    """Whether it is among the arguments of this process, or in one that is a list, tuple or dict."""
+    process = current_process()
+    given = [*getattr(process, "_args", ()), *getattr(process, "_kwargs", {}).values()]
+    inner = (each.values() if isinstance(each, dict) else each for each in given if isinstance(each, (list, tuple, dict)))
+    return any(each is channel for each in itertools.chain(given, *inner))
 
 
 def _of_another(process: object) -> RuntimeError:

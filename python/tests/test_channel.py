@@ -584,6 +584,40 @@ def test_a_copy_of_an_end_is_told_that_the_other_one_is_used():
     assert [here.recv(), here.recv()] == [1, 3]
 
 
+@pytest.mark.parametrize("way", ["arguments", "list", "named"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_process_that_is_given_both_ends_has_both(method, way):
+    context = multiprocessing.get_context(method)
+    one, other = bytepath.Channel.pair()
+    told, tells = context.Pipe(False)
+    args, kwargs = {
+        "arguments": ((tells, one, other), {}),
+        "list": ((tells, [one, other]), {}),
+        "named": ((tells,), {"ends": {"one": one, "other": other}}),
+    }[way]
+    child = context.Process(target=work.use_both, args=args, kwargs=kwargs)
+    child.start()
+    assert told.recv() == "done"
+    child.join()
+
+
+def test_who_uses_the_end_that_a_fork_closed_is_told_why():
+    one, other = bytepath.Channel.pair()
+    told, tells = fork().Pipe(False)
+
+    def use(channel: bytepath.Channel) -> None:
+        channel.send(1)
+        with pytest.raises(ValueError, match="closed: this process was forked, has used the other one first"):
+            other.recv()
+        tells.send("done")
+
+    child = fork().Process(target=use, args=(one,))
+    child.start()
+    tells.close()
+    assert told.recv() == "done"
+    child.join()
+
+
 def test_both_ends_are_for_a_process_that_goes_on_as_another():
     ends = bytepath.Channel.pair()
     child = os.fork()

@@ -396,6 +396,35 @@ def test_a_queue_that_is_full_says_so_and_goes_on_when_there_is_room():
     assert [queue.get(), queue.get()] == [2, 3]
 
 
+@pytest.mark.parametrize("receivers", ["one", "many"])
+def test_a_queue_without_a_size_is_full_when_its_ring_is(receivers):
+    queue = bytepath.Queue(receivers=receivers, ring_bytes=1 << 14)
+    assert not queue.full()
+    count = 0
+    with pytest.raises(queues.Full):
+        while True:
+            queue.put_nowait(count)
+            count += 1
+            assert count < 1 << 14
+    assert queue.full() and queue.qsize() == count > 100
+    for index in range(count):
+        assert queue.get() == index
+    assert not queue.full()
+    queue.put_nowait("once more")
+
+
+def test_a_queue_whose_receiver_is_gone_is_not_full():
+    queue = bytepath.Queue(**SMALL)
+    told, tells = fork().Pipe(False)
+    child = fork().Process(target=work.get_for_ever, args=(queue, tells))
+    child.start()
+    queue.put((0, 0))
+    assert told.recv() == 0
+    child.kill()
+    child.join()
+    assert not queue.full()
+
+
 def test_who_never_receives_has_the_sender_wait_and_not_take_all_memory():
     channel, other = bytepath.Channel.pair(**SMALL)
     with pytest.raises(TimeoutError):

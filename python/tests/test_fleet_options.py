@@ -1,5 +1,6 @@
 """Fleets: what each option does, and trees that need more than a piece for a directory or a file's names."""
 
+import argparse
 import asyncio
 import contextlib
 import fcntl
@@ -29,6 +30,7 @@ from distributed import Client  # noqa: E402
 
 from bytepath.fleet import cluster, worker  # noqa: E402
 from bytepath.fleet.__main__ import main  # noqa: E402
+from bytepath.fleet.copy.command import bytes_of  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
 from bytepath.fleet.copy.progress import size  # noqa: E402
 from bytepath.fleet.errors import FleetError  # noqa: E402
@@ -1772,3 +1774,17 @@ def test_a_list_that_lost_its_bytes_is_an_error_and_no_end(piece, tmp_path):
     assert (answer["failed"], answer["files"]) == ([], 2)
     (lists / "list").write_bytes(b"")
     assert len(piece({"do": "attributes", "l": "list", "a": 0})["failed"]) == 1
+
+
+def test_sizes_are_what_all_commands_take():
+    # As the program's own test has it (values.rs).
+    cases = {
+        "1": 1, "64K": 65_536, "64k": 65_536, "1MiB": 1 << 20, "1MB": 1_000_000, "1.5G": 3 << 29, "5 GiB": 5 << 30,
+        "2kB": 2000, "200M": 200 << 20, "18446744073709551615": (1 << 64) - 1,
+    }  # fmt: skip
+    for text, count in cases.items():
+        assert bytes_of(text) == count, text
+    wrong = ["", "K", "-1", "1Q", "0", "0.1", "9" * 20, "9" * 5000, "1.2.3", "1.2.3M", ".", "99999999T", "١K"]
+    for text in [*wrong, "1e3", "1_000", " 5M", "+5", "nan", "inf", "18446744073709551616"]:
+        with pytest.raises(argparse.ArgumentTypeError):
+            bytes_of(text)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -31,7 +32,9 @@ from distributed import Client  # noqa: E402
 from bytepath.fleet import cluster, worker  # noqa: E402
 from bytepath.fleet.__main__ import main  # noqa: E402
 from bytepath.fleet.copy.command import bytes_of  # noqa: E402
+from bytepath.fleet.copy import run  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
+from bytepath.fleet.copy.options import Options  # noqa: E402
 from bytepath.fleet.copy.progress import size  # noqa: E402
 from bytepath.fleet.errors import FleetError  # noqa: E402
 
@@ -1788,3 +1791,27 @@ def test_sizes_are_what_all_commands_take():
     for text in [*wrong, "1e3", "1_000", " 5M", "+5", "nan", "inf", "18446744073709551616"]:
         with pytest.raises(argparse.ArgumentTypeError):
             bytes_of(text)
+
+
+def test_the_time_of_a_copying_is_not_that_of_starting_its_fleet(tmp_path, monkeypatch):
+    now = [1000.0]
+
+    @contextlib.asynccontextmanager
+    async def connected(scheduler):
+        now[0] += 100
+        yield None
+
+    def passes(seconds):
+        async def work(self, client):
+            now[0] += seconds
+
+        return work
+
+    monkeypatch.setattr(run, "connected", connected)
+    monkeypatch.setattr(run, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(run.Run, "_meet", passes(10))
+    monkeypatch.setattr(run.Run, "_by", passes(1))
+    journal = Journal(tmp_path / "journal", ["a", "b"])
+    options = Options("/a", "/b", "local:1", [], None, None, None, False, False, 60.0, 60.0)
+    assert asyncio.run(run.Run(options, journal).copy()).seconds == 1
+    journal.close()

@@ -279,6 +279,19 @@ def test_processes_that_are_not_related_meet_at_an_address(tmp_path):
         assert other.wait() == 0
 
 
+@pytest.mark.parametrize("kind", [bytepath.Channel, bytepath.Queue])
+@pytest.mark.parametrize("name, python_class", [("left", ConnectionRefusedError), ("none", FileNotFoundError)])
+def test_an_address_where_nobody_listens_is_an_error_of_channels_and_of_its_errno(kind, name, python_class, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
+        left.bind(str(tmp_path / "left"))
+    with pytest.raises(bytepath.ChannelError, match="nobody listens at .*start the other end first") as raised:
+        kind.connect(tmp_path / name, timeout=0)
+    again = pickle.loads(pickle.dumps(raised.value))
+    for error in (raised.value, again):
+        assert isinstance(error, bytepath.ChannelError) and isinstance(error, python_class)
+        assert (error.errno, str(error)) == (raised.value.errno, str(raised.value))
+
+
 def test_an_address_may_be_a_path(tmp_path):
     with bytepath.Queue.listen(tmp_path / "queue") as queue, bytepath.Queue.connect(tmp_path / "queue") as other:
         other.put(1)

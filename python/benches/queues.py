@@ -5,7 +5,7 @@ from the first array that is put until the sum of the last one is back. In each 
 random order; a ratio is of two runs of one round. Needs numpy; pyarrow and joblib where they are there.
 
     python queues.py                        # all sizes, 5 rounds
-    python queues.py --sizes 1K 1M --rounds 11 --ways queue mp.Queue
+    python queues.py --sizes 1K 1M --rounds 11 --ways bytepath.Queue mp.Queue
 """
 
 from __future__ import annotations

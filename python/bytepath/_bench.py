@@ -89,26 +89,10 @@ class Record:
         raise KeyError(name)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """An arm a row: what it gave, its interval, its ratio to the reference, parameters, costs."""
-        rows = [
-            {
-                "arm": arm.name,
-                "median": arm.median,
-                "low": arm.ci95[0] if arm.ci95 else None,
-                "high": arm.ci95[1] if arm.ci95 else None,
-                "unit": arm.unit,
-                "ratio": arm.ratio,
-                "ratio_low": arm.ratio_ci95[0] if arm.ratio_ci95 else None,
-                "ratio_high": arm.ratio_ci95[1] if arm.ratio_ci95 else None,
-                "touched": arm.touched,
-                "status": arm.status,
-                "why": arm.why,
-                **arm.params,
-                **arm.costs,
-            }
-            for arm in self.arms
-        ]
-        frame: pandas.DataFrame = _pandas().DataFrame(rows)
+        """An arm a row: what it gave, its interval, its ratio to the reference, parameters, costs. A parameter that
+        is called like one of the others has `parameter_` before its name."""
+        costs = {name for arm in self.arms for name in arm.costs}
+        frame: pandas.DataFrame = _pandas().DataFrame([_row(arm, costs) for arm in self.arms])
         return frame.set_index("arm")
 
     def samples(self) -> pandas.DataFrame:
@@ -149,6 +133,26 @@ class Record:
             return None
         # A frame of its own: neither disturbs the other's styles, and its script reaches nothing else.
         return _FRAME.format(page=html.escape(page), title=html.escape(f"bytepath {self.id}"))
+
+
+def _row(arm: Arm, costs: set[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "arm": arm.name,
+        "median": arm.median,
+        "low": arm.ci95[0] if arm.ci95 else None,
+        "high": arm.ci95[1] if arm.ci95 else None,
+        "unit": arm.unit,
+        "ratio": arm.ratio,
+        "ratio_low": arm.ratio_ci95[0] if arm.ratio_ci95 else None,
+        "ratio_high": arm.ratio_ci95[1] if arm.ratio_ci95 else None,
+        "touched": arm.touched,
+        "status": arm.status,
+        "why": arm.why,
+    }
+    # One name for one thing in all rows, whichever of them have that cost.
+    taken = costs | row.keys()
+    params = {f"parameter_{name}" if name in taken else name: value for name, value in arm.params.items()}
+    return row | params | arm.costs
 
 
 def _arm(arm: dict[str, Any]) -> Arm:

@@ -124,11 +124,13 @@ def check_ring_bytes(ring_bytes: int) -> None:
 
 
 class Readers:
-    """Tasks of event loops that wait until a descriptor is readable. Each loop, of whatever thread, has the
-    descriptor in a set of its own, so that all are told."""
+    """Tasks of event loops that wait until a descriptor is readable. Each loop, of whatever thread, has a copy of the
+    descriptor in a set of its own, so that all are told, and what the program itself has a loop do with it stays."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[asyncio.AbstractEventLoop, int], set[asyncio.Future[None]]] = {}
+        # Closed when nobody has them any more, and so in a forked process.
+        self._copies: dict[tuple[asyncio.AbstractEventLoop, int], _bytepath.Held] = {}
         self._ended = False
         # A task that nobody knows of any more ends, and so is removed, wherever Python collects it: also in the
         # middle of what is below.
@@ -148,8 +150,12 @@ class Readers:
             await asyncio.sleep(MOMENT_S)
         loop, fd = asyncio.get_running_loop(), end.fileno()
         future = loop.create_future()
-        if not self._add(loop, fd, future):
-            return False
+        try:
+            if not self._add(loop, fd, future):
+                return False
+        except OSError:
+            # Without a descriptor for the copy.
+            return True
         try:
             # Only now: a thread that looks after this has to know whom to wake.
             if end.watch():
@@ -193,10 +199,12 @@ class Readers:
             for other in list(self._waiting):
                 if other[0].is_closed():
                     self._waiting.pop(other, None)
+                    self._copies.pop(other, None)
+            copy = self._copies.get((loop, fd)) or _bytepath.Held(os.dup, fd)
             waiting = self._waiting.setdefault((loop, fd), set())
             waiting.add(future)
-            self._waiting[loop, fd] = waiting
-        loop.add_reader(fd, self._wake, loop, fd)
+            self._waiting[loop, fd], self._copies[loop, fd] = waiting, copy
+        loop.add_reader(copy.fileno(), self._wake, loop, fd)
         return True
 
     def _remove(self, loop: asyncio.AbstractEventLoop, fd: int, future: asyncio.Future[None]) -> None:
@@ -204,9 +212,10 @@ class Readers:
             waiting = self._waiting.get((loop, fd), set())
             waiting.discard(future)
             is_last = not waiting and self._waiting.pop((loop, fd), None) is not None
+            copy = self._copies.pop((loop, fd), None) if is_last else None
         # A task of a loop that was closed ends when nobody knows of it any more.
-        if is_last and not loop.is_closed():
-            loop.remove_reader(fd)
+        if copy is not None and not loop.is_closed():
+            loop.remove_reader(copy.fileno())
 
     def _wake(self, loop: asyncio.AbstractEventLoop, fd: int) -> None:
         # Each looks for itself, and waits again where another was first.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import array
 import errno
+import itertools
 import os
 import socket
 import weakref
-from multiprocessing import parent_process
+from multiprocessing import current_process, parent_process
 from multiprocessing.reduction import DupFd
 from threading import RLock
 from time import monotonic
@@ -24,6 +25,9 @@ __all__ = ["AsyncChannel", "Channel", "ChannelError", "ChannelListener", "PeerGo
 # with it.
 _HELLO = b"bytepath channel 1"
 
+# The name of an end's socket in the kernel begins so, once a process has used it, whose number follows.
+_CLAIM = b"bytepath-end-"
+
 # What is lacking for a while: descriptors, here or on their way to others, and memory.
 _LACKS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS})
 
@@ -38,8 +42,8 @@ class Channel:
     Large buffers of objects (arrays, data frames, tables) are written once into shared memory, and received
     as views of it, read-only, whose memory is the sender's again when the last one is gone.
 
-    An end belongs to the process that uses it first, and may be given to another one as an argument until
-    then. `with` closes it.
+    An end belongs to the process that uses it first (RuntimeError in any other), and may be given to another one
+    as an argument until then. `with` closes it.
     """
 
     def __init__(self, receives: _bytepath.Held, sends: _bytepath.Held, *, capacity: int, ring_bytes: int) -> None:
@@ -56,7 +60,11 @@ class Channel:
         # Why it could not be made: the descriptor is gone, and so is any other chance.
         self._unmade: dict[str, Exception] = {}
         self._owner = 0
+        # Tells this object from its copies, here and in other processes.
+        self._mark = os.urandom(8).hex().encode()
         self._closed = False
+        # What else there is to say to who uses it all the same.
+        self._closed_why = ""
         # The process that made both ends, and the other one.
         self._pair: tuple[int, weakref.ref[Channel]] | None = None
 
@@ -159,29 +167,42 @@ class Channel:
     def _belongs_here(self) -> None:
         self._let_go_if_closed()
         if self._owner not in (0, os.getpid()):
-            raise RuntimeError(
-                f"this end of the channel belongs to process {self._owner}, which has used it; a process that "
-                "was forked from it cannot"
-            )
+            raise _of_another(self._owner)
         if self._owner == 0:
-            self._owner = os.getpid()
+            # First: a process that is forked meanwhile has a lock of its own by that.
             keep_account_of(self)
-            self._close_the_makers()
+            with self._making:
+                if self._owner == 0:
+                    self._claim()
+                    self._owner = os.getpid()
+                    self._close_the_makers()
+
+    def _claim(self) -> None:
+        """Has this object use the end, unless another process, or a copy of the object, was first. The kernel gives a
+        socket, of which all of them have a descriptor, a name only once, which stays when the first one is gone."""
+        ours = b"%s%d-%s" % (_CLAIM, os.getpid(), self._mark)
+        named = self._sends.named(ours) or ours
+        # What others send may have a name of their own.
+        if named != ours and named.startswith(_CLAIM):
+            raise _of_another(named[len(_CLAIM) :].split(b"-")[0].decode())
 
     def _let_go_if_closed(self) -> None:
         if self._closed:
             # What was made meanwhile, too.
             self.close()
-            raise ValueError("this end of the channel is closed")
+            raise ValueError("this end of the channel is closed" + self._closed_why)
 
     def _close_the_makers(self) -> None:
-        """Closes the other end here, where this one was given to a process that multiprocessing has forked: what it
-        has inherited of that one is its parent's, of whose death it would learn nothing."""
+        """Closes the other end here, where this one alone was given to a process that multiprocessing has forked: what
+        it has inherited of that one is its parent's, of whose death it would learn nothing."""
         parent = parent_process()
         if self._pair is None or parent is None or parent.pid != self._pair[0]:
             return
         other = self._pair[1]()
-        if other is not None and other._owner == 0:
+        if other is not None and other._owner == 0 and not _was_given(other):
+            other._closed_why = (
+                ": this process was forked, has used the other one first, and was not given both as arguments"
+            )
             other.close()
 
     def close(self) -> None:
@@ -234,6 +255,21 @@ class Channel:
             raise ValueError(f"this end of the channel {whose}: it cannot be given away")
         given = (DupFd(self._receives.fileno()), DupFd(self._sends.fileno()))
         return _received, (type(self), *given, self._capacity, self._ring_bytes)
+
+
+def _was_given(channel: Channel) -> bool:
+    """Whether it is among the arguments of this process, or in one that is a list, tuple or dict."""
+    process = current_process()
+    given = [*getattr(process, "_args", ()), *getattr(process, "_kwargs", {}).values()]
+    inner = (each.values() if isinstance(each, dict) else each for each in given if isinstance(each, (list, tuple, dict)))
+    return any(each is channel for each in itertools.chain(given, *inner))
+
+
+def _of_another(process: object) -> RuntimeError:
+    return RuntimeError(
+        f"this end of the channel belongs to process {process}, which has used it, or a copy of it: give each process "
+        "an end of its own (Channel.pair), or have them put into one Queue"
+    )
 
 
 def _received(kind: type[Channel], receives: Any, sends: Any, capacity: int, ring_bytes: int) -> Channel:

@@ -38,7 +38,7 @@ _BACKLOG = 1024
 _POOL_RING_BYTES = 64 << 20
 # An attempt to be one of them lasts no longer: closing ends it.
 _CONNECTS_S = 0.05
-# As many objects as there is memory for.
+# As many objects as there is room for.
 _NO_LIMIT = 2**63 - 1
 
 
@@ -57,7 +57,8 @@ class Queue:
 
     The queue itself may be given to processes as an argument, under every start method.
 
-    `maxsize`: how many objects it holds; 0 for as many as there is memory for. `capacity`: bytes of memory
+    `maxsize`: how many objects it holds; 0 for as many as the ring has room for (of 512 KiB some 13,000 small ones,
+    which also bounds a larger `maxsize`). `capacity`: bytes of memory
     for large buffers, for each process that puts, beyond which one object more goes to a receiver that has got
     all others (where many get, of all together, while nobody has got them; one object that is larger goes
     alone). `ring_bytes`: for everything else; 512 KiB for each process
@@ -368,8 +369,20 @@ class Queue:
         return not self._readers.looked(inbox, inbox.poll, 0.0)
 
     def full(self) -> bool:
-        """Whether `maxsize` objects are in it now."""
-        return 0 < self._maxsize <= self.qsize()
+        """Whether `maxsize` objects are in it now, or the ring has no room for one more like the last that this
+        process put."""
+        if 0 < self._maxsize <= self.qsize():
+            return True
+        if (pool := self._pool) is not None:
+            return pool.is_full()
+        outbox = self._outbox
+        if outbox is None:
+            return False
+        try:
+            return not self._readers.looked(outbox, outbox.has_room)
+        except PeerGone:
+            # The next put is for the next receiver.
+            return False
 
     def fileno(self) -> int:
         """A descriptor that becomes readable once there is something to get, if `watch` has said False since

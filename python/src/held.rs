@@ -6,9 +6,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyTuple};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, socketpair,
+};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::sys::descriptors::{close, taken};
@@ -48,6 +50,16 @@ impl Held {
         let fd = self.fd();
         let again = fd.as_ref().ok_or(Errno::BADF).and_then(|fd| fcntl_dupfd_cloexec(fd, 3));
         again.map(Held::new).map_err(raised)
+    }
+
+    /// The name that a socket has from now on: this one, unless it had one. None where it can have none, or is closed.
+    fn named<'py>(&self, py: Python<'py>, name: &[u8]) -> Option<Bound<'py, PyBytes>> {
+        let fd = self.fd();
+        let fd = fd.as_ref()?;
+        // Refused (EINVAL) where it has one, which is looked at.
+        let _ = SocketAddrUnix::new_abstract_name(name).and_then(|name| bind(fd, &name));
+        let named = SocketAddrUnix::try_from(getsockname(fd).ok()?).ok()?;
+        named.abstract_name().map(|name| PyBytes::new(py, name))
     }
 
     fn fileno(&self) -> PyResult<i32> {

@@ -55,7 +55,8 @@ mod _bytepath {
         if py.version_info() < (3, 12) && !sys::interpreter::is_main(py) {
             return Err(PyImportError::new_err(
                 "before Python 3.12, bytepath is for the main interpreter alone, and this is a \
-                 subinterpreter: use a newer Python, or a process of its own",
+                 subinterpreter: use a process of its own, or Python 3.12 or later, where one that is \
+                 not isolated takes it",
             ));
         }
         crate::channel::find_exceptions(py)

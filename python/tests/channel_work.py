@@ -71,6 +71,34 @@ def echo(channel: bytepath.Channel) -> None:
             pass
 
 
+def send_one(channel: bytepath.Channel, told) -> None:
+    _use(lambda: channel.send(os.getpid(), timeout=30), told)
+
+
+def receive_one(channel: bytepath.Channel, told) -> None:
+    _use(lambda: channel.recv(timeout=30), told)
+
+
+def use_both(told, *given, ends=None) -> None:
+    one, other = ends.values() if ends else given[-1] if isinstance(given[-1], list) else given
+
+    def there_and_back() -> None:
+        one.send("there")
+        assert other.recv(timeout=30) == "there"
+        other.send("back")
+        assert one.recv(timeout=30) == "back"
+
+    _use(there_and_back, told)
+
+
+def _use(use, told) -> None:
+    try:
+        use()
+        told.send("done")
+    except Exception as error:
+        told.send(f"{type(error).__name__}: {error}")
+
+
 def work(tasks: bytepath.JoinableQueue, results: bytepath.Queue) -> None:
     while (task := tasks.get()) is not None:
         results.put(float(task.sum()))

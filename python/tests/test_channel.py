@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import gc
 import itertools
 import multiprocessing
@@ -278,6 +279,19 @@ def test_processes_that_are_not_related_meet_at_an_address(tmp_path):
         assert other.wait() == 0
 
 
+@pytest.mark.parametrize("kind", [bytepath.Channel, bytepath.Queue])
+@pytest.mark.parametrize("name, python_class", [("left", ConnectionRefusedError), ("none", FileNotFoundError)])
+def test_an_address_where_nobody_listens_is_an_error_of_channels_and_of_its_errno(kind, name, python_class, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
+        left.bind(str(tmp_path / "left"))
+    with pytest.raises(bytepath.ChannelError, match="nobody listens at .*start the other end first") as raised:
+        kind.connect(tmp_path / name, timeout=0)
+    again = pickle.loads(pickle.dumps(raised.value))
+    for error in (raised.value, again):
+        assert isinstance(error, bytepath.ChannelError) and isinstance(error, python_class)
+        assert (error.errno, str(error)) == (raised.value.errno, str(raised.value))
+
+
 def test_an_address_may_be_a_path(tmp_path):
     with bytepath.Queue.listen(tmp_path / "queue") as queue, bytepath.Queue.connect(tmp_path / "queue") as other:
         other.put(1)
@@ -393,6 +407,35 @@ def test_a_queue_that_is_full_says_so_and_goes_on_when_there_is_room():
     threading.Timer(0.05, queue.get).start()
     queue.put(3, timeout=10)
     assert [queue.get(), queue.get()] == [2, 3]
+
+
+@pytest.mark.parametrize("receivers", ["one", "many"])
+def test_a_queue_without_a_size_is_full_when_its_ring_is(receivers):
+    queue = bytepath.Queue(receivers=receivers, ring_bytes=1 << 14)
+    assert not queue.full()
+    count = 0
+    with pytest.raises(queues.Full):
+        while True:
+            queue.put_nowait(count)
+            count += 1
+            assert count < 1 << 14
+    assert queue.full() and queue.qsize() == count > 100
+    for index in range(count):
+        assert queue.get() == index
+    assert not queue.full()
+    queue.put_nowait("once more")
+
+
+def test_a_queue_whose_receiver_is_gone_is_not_full():
+    queue = bytepath.Queue(**SMALL)
+    told, tells = fork().Pipe(False)
+    child = fork().Process(target=work.get_for_ever, args=(queue, tells))
+    child.start()
+    queue.put((0, 0))
+    assert told.recv() == 0
+    child.kill()
+    child.join()
+    assert not queue.full()
 
 
 def test_who_never_receives_has_the_sender_wait_and_not_take_all_memory():
@@ -552,6 +595,69 @@ def test_the_death_of_who_made_both_ends_is_told_to_a_process_that_was_forked_wi
     assert told.poll(30), "it waits for ever"
     assert told.recv() == "ended"
     maker.join()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_end_that_two_processes_were_given_is_the_firsts_and_the_second_is_told(method):
+    context = multiprocessing.get_context(method)
+    here, there = bytepath.Channel.pair()
+    told, tells = context.Pipe(False)
+    said = []
+    # One after the other: what the first has claimed stays its own when it is gone.
+    for use in (work.send_one, work.send_one, work.receive_one):
+        child = context.Process(target=use, args=(there, tells))
+        child.start()
+        said.append((child.pid, told.recv()))
+        child.join()
+    assert here.recv(timeout=30) == said[0][0] and said[0][1] == "done"
+    with pytest.raises(EOFError):
+        here.recv(timeout=30)
+    for _, words in said[1:]:
+        assert words.startswith(f"RuntimeError: this end of the channel belongs to process {said[0][0]}"), words
+
+
+def test_a_copy_of_an_end_is_told_that_the_other_one_is_used():
+    here, there = bytepath.Channel.pair()
+    twice = copy.copy(there)
+    there.send(1)
+    with pytest.raises(RuntimeError, match=f"belongs to process {os.getpid()}, which has used it, or a copy of it"):
+        twice.send(2)
+    there.send(3)
+    assert [here.recv(), here.recv()] == [1, 3]
+
+
+@pytest.mark.parametrize("way", ["arguments", "list", "named"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_process_that_is_given_both_ends_has_both(method, way):
+    context = multiprocessing.get_context(method)
+    one, other = bytepath.Channel.pair()
+    told, tells = context.Pipe(False)
+    args, kwargs = {
+        "arguments": ((tells, one, other), {}),
+        "list": ((tells, [one, other]), {}),
+        "named": ((tells,), {"ends": {"one": one, "other": other}}),
+    }[way]
+    child = context.Process(target=work.use_both, args=args, kwargs=kwargs)
+    child.start()
+    assert told.recv() == "done"
+    child.join()
+
+
+def test_who_uses_the_end_that_a_fork_closed_is_told_why():
+    one, other = bytepath.Channel.pair()
+    told, tells = fork().Pipe(False)
+
+    def use(channel: bytepath.Channel) -> None:
+        channel.send(1)
+        with pytest.raises(ValueError, match="closed: this process was forked, has used the other one first"):
+            other.recv()
+        tells.send("done")
+
+    child = fork().Process(target=use, args=(one,))
+    child.start()
+    tells.close()
+    assert told.recv() == "done"
+    child.join()
 
 
 def test_both_ends_are_for_a_process_that_goes_on_as_another():

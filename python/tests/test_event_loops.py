@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing.connection
+import os
 import queue as queues
+import resource
 import select
 import threading
 import typing
@@ -51,6 +53,59 @@ def test_loops_of_several_threads_await_one_end():
     for value in range(3):
         here.send(value)
     assert sorted(loop() for loop in loops) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["channel", "queue"])
+def test_what_the_program_has_its_loop_do_with_the_descriptor_stays(kind):
+    async def main() -> None:
+        if kind == "channel":
+            here, there = bytepath.Channel.pair()
+            put, get, end = here.send, there.aio.recv, there
+        else:
+            end = bytepath.Queue()
+            put, get = end.put, end.get_async
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(end.fileno(), told.set)
+        held = []
+        for value in range(4):
+            waits = asyncio.ensure_future(get())
+            await asyncio.sleep(0)
+            put(value)
+            assert await asyncio.wait_for(waits, LONG_S) == value
+            held.append(len(os.listdir("/proc/self/fd")))
+        assert held[-1] <= held[1], "a copy stays open"
+        told.clear()
+        assert not end.watch()
+        put("last")
+        await asyncio.wait_for(told.wait(), LONG_S)
+        assert loop.remove_reader(end.fileno()), "it is the program's still"
+        assert await get() == "last"
+
+    asyncio.run(main())
+
+
+def test_tasks_wait_where_no_descriptor_is_left():
+    async def main() -> None:
+        here, there = bytepath.Channel.pair()
+        here.send("first")
+        assert await received(there) == "first"
+        waits = asyncio.ensure_future(received(there))
+        limits, copies = resource.getrlimit(resource.RLIMIT_NOFILE), []
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 8, limits[1]))
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    copies.append(os.dup(0))
+            await asyncio.sleep(0.01)
+            assert not waits.done()
+            here.send("second")
+            assert await waits == "second"
+        finally:
+            for copy in copies:
+                os.close(copy)
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    asyncio.run(main())
 
 
 def test_a_loop_that_was_closed_while_a_task_waited_holds_no_other_up():

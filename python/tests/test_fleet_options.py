@@ -1,5 +1,6 @@
 """Fleets: what each option does, and trees that need more than a piece for a directory or a file's names."""
 
+import argparse
 import asyncio
 import contextlib
 import fcntl
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,7 +31,10 @@ from distributed import Client  # noqa: E402
 
 from bytepath.fleet import cluster, worker  # noqa: E402
 from bytepath.fleet.__main__ import main  # noqa: E402
+from bytepath.fleet.copy.command import bytes_of  # noqa: E402
+from bytepath.fleet.copy import run  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
+from bytepath.fleet.copy.options import Options  # noqa: E402
 from bytepath.fleet.copy.progress import size  # noqa: E402
 from bytepath.fleet.errors import FleetError  # noqa: E402
 
@@ -1772,3 +1777,41 @@ def test_a_list_that_lost_its_bytes_is_an_error_and_no_end(piece, tmp_path):
     assert (answer["failed"], answer["files"]) == ([], 2)
     (lists / "list").write_bytes(b"")
     assert len(piece({"do": "attributes", "l": "list", "a": 0})["failed"]) == 1
+
+
+def test_sizes_are_what_all_commands_take():
+    # As the program's own test has it (values.rs).
+    cases = {
+        "1": 1, "64K": 65_536, "64k": 65_536, "1MiB": 1 << 20, "1MB": 1_000_000, "1.5G": 3 << 29, "5 GiB": 5 << 30,
+        "2kB": 2000, "200M": 200 << 20, "18446744073709551615": (1 << 64) - 1,
+    }  # fmt: skip
+    for text, count in cases.items():
+        assert bytes_of(text) == count, text
+    wrong = ["", "K", "-1", "1Q", "0", "0.1", "9" * 20, "9" * 5000, "1.2.3", "1.2.3M", ".", "99999999T", "١K"]
+    for text in [*wrong, "1e3", "1_000", " 5M", "+5", "nan", "inf", "18446744073709551616"]:
+        with pytest.raises(argparse.ArgumentTypeError):
+            bytes_of(text)
+
+
+def test_the_time_of_a_copying_is_not_that_of_starting_its_fleet(tmp_path, monkeypatch):
+    now = [1000.0]
+
+    @contextlib.asynccontextmanager
+    async def connected(scheduler):
+        now[0] += 100
+        yield None
+
+    def passes(seconds):
+        async def work(self, client):
+            now[0] += seconds
+
+        return work
+
+    monkeypatch.setattr(run, "connected", connected)
+    monkeypatch.setattr(run, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(run.Run, "_meet", passes(10))
+    monkeypatch.setattr(run.Run, "_by", passes(1))
+    journal = Journal(tmp_path / "journal", ["a", "b"])
+    options = Options("/a", "/b", "local:1", [], None, None, None, False, False, 60.0, 60.0)
+    assert asyncio.run(run.Run(options, journal).copy()).seconds == 1
+    journal.close()

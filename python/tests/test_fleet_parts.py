@@ -1,6 +1,5 @@
 """The parts of fleets that need no fleet: the journal, what is said of outliers, the page, the line of progress."""
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -24,7 +23,6 @@ from bytepath.fleet.__main__ import main, parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import ground  # noqa: E402
 from bytepath.fleet.copy import journal as journals  # noqa: E402
-from bytepath.fleet.copy.command import bytes_of  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
 from bytepath.fleet.copy.members import Members  # noqa: E402
 from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Pieces, Yardstick  # noqa: E402
@@ -927,10 +925,6 @@ def test_words_on_the_command_line_that_mean_nothing_are_refused():
     assert local_workers("local:3") == 3 and local_workers("tcp://host:8786") is None
     with pytest.raises(WrongUsage):
         local_workers("local:0")
-    assert bytes_of("1.5GiB") == 3 << 29 and bytes_of("200M") == 200 << 20 and bytes_of("2kB") == 2000
-    for wrong in ("", "-1", "M", "1Q", "0", "nan"):
-        with pytest.raises(argparse.ArgumentTypeError):
-            bytes_of(wrong)
 
 
 @pytest.mark.parametrize("words", [("bench", "pipes"), ("tune",), ("doctor",), ("cp", "a", "b")])

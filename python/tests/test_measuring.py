@@ -61,6 +61,22 @@ def test_a_record_is_a_data_frame(record):
     assert list(ours.value) == record["write-read@same-cpu"].samples
 
 
+def test_a_parameter_is_no_other_column_of_a_data_frame():
+    pytest.importorskip("pandas")
+    columns = ["arm", "median", "low", "high", "unit", "ratio", "ratio_low", "ratio_high", "touched", "status", "why", "cost"]
+    arm = {"name": "one", "unit": "s", "status": "ok", "median": 0.5, "ci95": [0.4, 0.6], "ratio": 1.0, "ratio_ci95": [1, 1]}
+    params = {name: f"given {name}" for name in (*columns, "other")}
+    arms = [
+        {**arm, "samples": [], "touched": True, "params": params, "costs": {"cost": 7}},
+        {**arm, "samples": [], "touched": True, "params": params, "name": "two"},
+    ]
+    frame = bytepath.Record({"schema": "bytepath.record/1", "id": "x", "trusted": True, "arms": arms}).to_pandas()
+    assert list(frame.index) == ["one", "two"] and (frame["median"] == 0.5).all() and (frame["unit"] == "s").all()
+    assert frame.loc["one", "cost"] == 7 and (frame["other"] == "given other").all()
+    for name in columns:
+        assert (frame[f"parameter_{name}"] == f"given {name}").all()
+
+
 def test_a_record_is_kept_and_read_again(record, tmp_path):
     record.save(tmp_path / "run.json")
     assert bytepath.Record.load(tmp_path / "run.json").data == record.data

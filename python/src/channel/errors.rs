@@ -37,8 +37,11 @@ pub(crate) fn raised(py: Python<'_>, error: ChannelError) -> PyErr {
             ours(py, "PeerGone", message)
         }
         ChannelError::Memory(error) => no_memory(error),
-        ChannelError::Socket { errno, .. } | ChannelError::Absent { errno, .. } => {
-            PyOSError::new_err((errno.raw_os_error(), message))
+        ChannelError::Socket { errno, .. } => PyOSError::new_err((errno.raw_os_error(), message)),
+        ChannelError::Absent { errno, .. } => {
+            let made = imported(py, MODULE)
+                .and_then(|module| module.call_method1("absent", (errno.raw_os_error(), message)));
+            made.map_or_else(|error| error, PyErr::from_value)
         }
         ChannelError::Address { .. } | ChannelError::TooLong { .. } => {
             PyValueError::new_err(message)

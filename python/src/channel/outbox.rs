@@ -168,6 +168,17 @@ impl Outbox {
         watched.map_err(|error| raised(py, error))
     }
 
+    /// Whether the ring has room for one more message like the last one, or, where that lacked memory, an empty one.
+    fn has_room(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut state = self.state();
+        let (head, buffers) = match state.lacked {
+            Lacked::Memory => (0, 0),
+            Lacked::Room { head, buffers } => (head, buffers),
+        };
+        let sender = state.open().map_err(|error| error(py))?;
+        sender.has_room(head, buffers).map_err(|error| raised(py, error))
+    }
+
     /// Whether a receiver has come.
     fn is_answered(&self, py: Python<'_>) -> PyResult<bool> {
         let mut state = self.state();

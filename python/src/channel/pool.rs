@@ -9,7 +9,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -88,6 +88,8 @@ pub(crate) struct Pool {
     ours: u64,
     /// How many messages had been taken when a moment was waited in vain for more.
     in_vain: AtomicU64,
+    /// Bytes that the last message which this process put, or would have, takes of the ring.
+    last_bytes: AtomicUsize,
     closed: AtomicBool,
 }
 
@@ -175,6 +177,7 @@ impl Pool {
         let buffers = buffers.iter().map(lent).collect::<PyResult<Vec<_>>>()?;
         let pickle = LentBytes::of(pickle)?;
         let plan = self.plan(&pickle, &buffers);
+        self.last_bytes.store(plan.head_bytes(), SeqCst);
         let mut block = None;
         py.detach(|| self.wait_a_moment(deadline));
         loop {
@@ -205,6 +208,13 @@ impl Pool {
             let has_changed = || self.span().load(SeqCst) != before;
             py.detach(|| self.emptied().sleep(deadline.slice().min(SLICE), has_changed));
         }
+    }
+
+    /// Whether the ring has no room now for one more message like the last one of this process.
+    fn is_full(&self) -> bool {
+        let head_bytes = self.last_bytes.load(SeqCst) as u64;
+        let words = Prefix { head_bytes, number: 0, block_bytes: 0 }.words();
+        self.room(Span::of(self.span().load(SeqCst)), words).is_none()
     }
 
     /// Takes a message, as its pickle and its buffers; None where none came in time.
@@ -264,6 +274,7 @@ impl Pool {
             capacity,
             ours,
             in_vain,
+            last_bytes: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         })
     }

@@ -27,15 +27,17 @@ _UNITS = {
 
 
 def bytes_of(text: str) -> int:
-    """A size as all commands take it: 200M, 1.5GiB."""
-    digits = text.rstrip("kKmMgGtTiIbB")
-    unit = text[len(digits) :].upper()
-    try:
-        count = int(float(digits) * _UNITS[unit])
-    except (ValueError, KeyError, OverflowError):
-        count = 0
-    if count < 1:
+    """A size above 0 as all commands take it (the program's `size`): 200M, 1.5GiB."""
+    unit = text.lstrip("0123456789.")
+    number, factor = text[: len(text) - len(unit)], _UNITS.get(unit.strip().upper())
+    if factor is None or number.count(".") > 1 or not number.strip("."):
         raise argparse.ArgumentTypeError(f"{text!r} is no size; 200M is one, or 1GiB")
+    is_whole = number.isdigit() and len(number) <= 20
+    count = int(number) * factor if is_whole else int(min(float(number) * factor, 2.0**64))
+    if count >= 1 << 64:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size that fits in 64 bits; 200M is one, or 1GiB")
+    if count == 0:
+        raise argparse.ArgumentTypeError("a size of 0 bytes moves nothing")
     return count
 
 

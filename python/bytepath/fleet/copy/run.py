@@ -45,11 +45,14 @@ class Run:
 
     async def copy(self) -> Outcome:
         """Copies, however often the scheduler is lost meanwhile, if it comes back."""
-        began = lost_at = time.monotonic()
+        lost_at, began = time.monotonic(), 0.0
         try:
             while True:
                 try:
                     async with connected(self.options.scheduler) as client:
+                        await self._meet(client)
+                        # To start a fleet of this machine's own takes longer than many a copying, and is none of it.
+                        began = began or time.monotonic()
                         await self._by(client)
                     break
                 except Lost as error:
@@ -77,10 +80,12 @@ class Run:
     def _counts(self) -> dict[str, int]:
         return {key: self.journal.number(key) for key in ("files", "bytes", "directories")}
 
-    async def _by(self, client: Client) -> None:
+    async def _meet(self, client: Client) -> None:
         self.ground.session = uuid.uuid4().hex
         self.members.seen = self.journal.seen()
         await self.members.begin(client)
+
+    async def _by(self, client: Client) -> None:
         machines = self.members.machines
         for line in clocks(machines):
             self._tell(line)

@@ -146,6 +146,14 @@ impl BufferSender {
         Ok(true)
     }
 
+    /// Whether there is room now for a message with a head of so many bytes and so many buffers.
+    ///
+    /// # Errors
+    /// As of [`BufferSender::try_send`].
+    pub fn has_room(&mut self, head: usize, buffers: usize) -> Result<bool, ChannelError> {
+        Ok(self.messages.try_space(message_bytes(head, buffers))?.is_some())
+    }
+
     /// To be called before the descriptor ([`AsFd`]) is polled for reading, where a message could not
     /// be sent: it becomes readable once there is room for a head of so many bytes and its buffers, or
     /// the receiver is done or gone. True where that is so already, and where nobody would tell, as this

@@ -490,7 +490,10 @@ impl fmt::Display for Choice {
             Rank::InKernel => "copies once, in the kernel",
             Rank::Together => "copies once, in the kernel, by several threads",
             Rank::Copies => "copies through memory of ours",
-            Rank::Unproven => "only by name, or where it was measured to be best",
+            Rank::Unproven if self.route.is_parallel() => {
+                "only by name, or where it was measured to be best"
+            }
+            Rank::Unproven => "only by name, or where `bytepath tune --route NAME` found it best",
         };
         let aliasing = match self.aliasing {
             Aliasing::None => "",

@@ -47,7 +47,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     blocks: Option<u32>,
     /// Bytes moved by each sample of a pair, or more where the source has no end and they would
-    /// take less than 20 ms
+    /// take less than 20 ms; with 128M also files that are large enough for several threads are measured,
+    /// which takes 256 MiB there and, where that is no disk, of memory
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     bytes: Option<u64>,
     /// Measure this route too, wherever it suits the ends; may be given more than once

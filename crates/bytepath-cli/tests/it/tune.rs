@@ -427,7 +427,7 @@ fn a_route_that_is_asked_for_is_measured_and_planned_by() {
     std::fs::write(folder.path().join("from"), vec![1; 20 << 20]).expect("written");
     let at = format!("cd {}", text(folder.path()));
     let copied = shell(&format!(
-        "{at}; $bytepath cat --profile profile.json --explain-plan from 2>&1 >to; cmp from to"
+        "{at}; $bytepath cat --profile profile.json --explain-plan from 2>&1 1<>to; cmp from to"
     ));
     assert!(
         copied

@@ -202,6 +202,23 @@ fn a_pipeline_that_nobody_came_to_look_at_tells_what_it_moved_all_the_same() {
     assert!(spent.is_some_and(|spent| spent > 0.0), "{page}");
 }
 
+/// The total stays; what is left as it is has a metric of its own.
+#[test]
+fn what_is_skipped_leaves_the_total_as_it_is() {
+    let folder = folder();
+    let line = format!(
+        "cd '{}' && head -c 3M /dev/zero >a && head -c 1M /dev/zero >b && mkdir t && cp -p a t && \
+         $bytepath cp -u --metrics m.prom a b t && cat m.prom",
+        folder.path().display()
+    );
+    let page = shell(&line).well().stdout;
+    well_formed(&page);
+    let told = |name| sample(&page, name, "");
+    assert!(told("expected_bytes").is_none_or(|bytes| bytes == 4194304.0), "{page}");
+    assert!(told("skipped_bytes").is_none_or(|bytes| bytes == 3145728.0), "{page}");
+    assert_eq!(told("expected_bytes").is_some(), told("skipped_bytes").is_some(), "{page}");
+}
+
 /// A shell's own count holds all that its children moved.
 #[test]
 fn what_a_shell_started_is_counted_once_and_by_the_numbers_that_json_has() {

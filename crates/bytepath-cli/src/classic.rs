@@ -16,7 +16,8 @@ use rustix::io::Errno;
 use crate::errno::word;
 use crate::quote::quoted;
 use crate::sys::start;
-use getopt::{Asked, Misuse, Order};
+pub(crate) use getopt::Order;
+use getopt::{Asked, Misuse};
 
 /// A command that has a classic, whose options, messages, exit codes and behaviour it has too.
 pub(crate) struct Classic {

@@ -55,7 +55,7 @@ pub(crate) fn cut(line: &str, columns: usize) -> &str {
     ends.next().map_or(line, |(end, _)| &line[..end])
 }
 
-/// Lines on standard error, drawn over each other on a terminal.
+/// Lines on standard error, drawn over each other on a terminal that obeys.
 pub(crate) struct Lines {
     terminal: bool,
     columns: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub(crate) fn new() -> Lines {
-        Lines { terminal: std::io::stderr().is_terminal(), columns: 0 }
+        Lines { terminal: std::io::stderr().is_terminal() && !is_dumb(), columns: 0 }
     }
 
     pub(crate) fn draw(&mut self, text: &str, last: bool) {

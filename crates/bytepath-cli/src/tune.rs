@@ -8,7 +8,9 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use bytepath::Profile;
 use bytepath::machine::Machine;
-use bytepath::profile::{End, Pair, tuning};
+use bytepath::plan::PlanError;
+use bytepath::profile::{End, Measured, Pair, tuning};
+use bytepath::routes::by_name;
 use bytepath_lab::lab::{Blocks, LabError};
 use bytepath_lab::noise::Watch;
 use bytepath_lab::schedule::fresh_seed;
@@ -45,9 +47,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     blocks: Option<u32>,
     /// Bytes moved by each sample of a pair, or more where the source has no end and they would
-    /// take less than 20 ms
+    /// take less than 20 ms; with 128M also files that are large enough for several threads are measured,
+    /// which takes 256 MiB there and, where that is no disk, of memory
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     bytes: Option<u64>,
+    /// Measure this route too, wherever it suits the ends; may be given more than once
+    #[arg(long, value_name = "NAME", value_parser = route)]
+    route: Vec<&'static str>,
     /// The profile; bytepath/profile.json in $XDG_STATE_HOME or ~/.local/state unless given
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -55,11 +61,17 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Show the profile that is there, without measuring
-    #[arg(long, conflicts_with_all = ["quick", "check", "blocks", "bytes", "dir"])]
+    #[arg(long, conflicts_with_all = ["quick", "check", "blocks", "bytes", "dir", "route"])]
     show: bool,
     /// Run the planner's choice beside every fixed one, and fail if it is more than 5% behind
     #[arg(long, conflicts_with_all = ["quick", "json"])]
     check: bool,
+}
+
+/// The name of a route that there is.
+fn route(name: &str) -> Result<&'static str, PlanError> {
+    let unknown = || PlanError::UnknownRoute { name: name.into() };
+    by_name(name).map(|route| route.name()).ok_or_else(unknown)
 }
 
 impl Options {
@@ -150,7 +162,13 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let effort = options.effort(if options.quick { Effort::QUICK } else { Effort::DEFAULT });
     let sites = sites(&options.dir, effort)?;
-    let mut profile = measured(&sites, effort)?;
+    let mut profile = measured(&sites, effort, &options.route)?;
+    for route in &options.route {
+        let is_it = |choice: &Measured| choice.choice.route == *route;
+        if !profile.pairs.iter().any(|pair| pair.choices.iter().any(is_it)) {
+            crate::say(format_args!("--route {route}: it suits no ends that were measured"));
+        }
+    }
     profile.keep_other_places(Profile::read(path).ok());
     let kept = output.write(kept(&profile)?.as_bytes());
     // What was measured is told also where it cannot be kept.
@@ -166,18 +184,18 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
 }
 
 /// Measures this machine, with files at these sites, and notes what others did meanwhile.
-fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
+fn measured(sites: &[Site], effort: Effort, routes: &[&'static str]) -> anyhow::Result<Profile> {
     let watch = Watch::begin(true);
     let none =
         "nothing is kept, as not every pair was measured; a profile from before stays as it is";
-    let profile = figures(sites, effort).context(none)?;
+    let profile = figures(sites, effort, routes).context(none)?;
     let allowed: Vec<usize> = Machine::this().allowed_cpus().iter().collect();
     let disturbance = watch.end(&allowed);
     let disturbed = disturbance.flagged.then_some(disturbance.why);
     Ok(Profile { disturbed, ..profile })
 }
 
-fn figures(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
+fn figures(sites: &[Site], effort: Effort, routes: &[&'static str]) -> anyhow::Result<Profile> {
     let program = crate::this_program()?;
     let mut budget = Budget::new(effort, pairs(sites) + 2);
     let mut profile = tune::begin(Machine::this(), &program, effort);
@@ -188,7 +206,7 @@ fn figures(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let part = (effort, budget.next_part());
     let outlets = tune::outlets::prepared(&program, spin, part, fresh_seed());
     profile.outlets = tune::outlets::sent(&bench::whole(outlets)?, spin);
-    let run = |site| PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
+    let run = |site| PairRun { program: &program, site, effort, spin, seed: fresh_seed(), routes };
     let runs: Vec<PairRun<'_>> = sites.iter().map(run).collect();
     let mut looked = Vec::new();
     for (index, run) in runs.iter().enumerate() {
@@ -288,7 +306,7 @@ pub(crate) fn ensured(folder: &Path) -> anyhow::Result<(Profile, PathBuf)> {
     make_folder(&path)?;
     let output = Output::open(&path)?;
     let effort = Effort::QUICK;
-    let profile = measured(&sites(&[folder.to_owned()], effort)?, effort)?;
+    let profile = measured(&sites(&[folder.to_owned()], effort)?, effort, &[])?;
     output.write(kept(&profile)?.as_bytes())?;
     Ok((profile, path))
 }
@@ -336,7 +354,8 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let (mut behind, mut untold) = (0, 0);
     told(table::regret_head())?;
     for (index, site) in sites.iter().enumerate() {
-        let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
+        let (seed, routes) = (fresh_seed(), &options.route[..]);
+        let run = PairRun { program: &program, site, effort, spin, seed, routes };
         for pair in tune::pairs_at(first(index)) {
             let found = compared(&run, pair, &path, budget.next_part())?;
             let lost = found.as_ref().is_some_and(Regret::is_too_large);
@@ -444,6 +463,7 @@ mod tests {
                 dir: Vec::new(),
                 blocks,
                 bytes: None,
+                route: Vec::new(),
                 profile: None,
                 json: None,
                 show: false,
@@ -461,7 +481,8 @@ mod tests {
         let effort = Effort { bytes: 4096, ..Effort::QUICK };
         let site = Site::prepare(folder.path(), effort.bytes).expect("there is room");
         let program = folder.path().join("no program");
-        let run = PairRun { program: &program, site: &site, effort, spin: None, seed: 1 };
+        let run =
+            PairRun { program: &program, site: &site, effort, spin: None, seed: 1, routes: &[] };
         let ends = (End::Pipe, End::Pipe);
         let choices = ["splice", "read-write"].map(|route| bytepath::profile::Measured {
             choice: bytepath::profile::Setting {

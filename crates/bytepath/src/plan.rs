@@ -57,7 +57,14 @@ impl fmt::Display for Unmeasured {
             Unmeasured::Size => "files as large as these",
             Unmeasured::Allowed => "what may be done",
         };
-        write!(f, "the profile has no figures for {what}")
+        write!(f, "the profile has no figures for {what}")?;
+        match self {
+            // Of several threads, which are for files as large.
+            Unmeasured::Place | Unmeasured::Size => {
+                f.write_str(", which `bytepath tune --bytes 128M --dir DIR` measures")
+            }
+            Unmeasured::Ends | Unmeasured::Allowed => Ok(()),
+        }
     }
 }
 
@@ -490,7 +497,10 @@ impl fmt::Display for Choice {
             Rank::InKernel => "copies once, in the kernel",
             Rank::Together => "copies once, in the kernel, by several threads",
             Rank::Copies => "copies through memory of ours",
-            Rank::Unproven => "only by name, or where it was measured to be best",
+            Rank::Unproven if self.route.is_parallel() => {
+                "only by name, or where it was measured to be best"
+            }
+            Rank::Unproven => "only by name, or where `bytepath tune --route NAME` found it best",
         };
         let aliasing = match self.aliasing {
             Aliasing::None => "",
@@ -531,6 +541,13 @@ mod tests {
 
     fn plan_names(plan: &Plan) -> Vec<&'static str> {
         plan.routes().iter().map(|choice| choice.route.name()).collect()
+    }
+
+    #[test]
+    fn figures_that_are_missing_are_told_with_the_command_that_measures_them() {
+        let size = Unmeasured::Size.to_string();
+        assert!(size.ends_with("as these, which `bytepath tune --bytes 128M --dir DIR` measures"));
+        assert_eq!(Unmeasured::Ends.to_string(), "the profile has no figures for these ends");
     }
 
     #[test]

@@ -329,9 +329,7 @@ impl Planning<'_> {
         };
         self.why = match (plan.unmeasured(), found) {
             (Some(what), _) => Some(what.to_string()),
-            (None, Ok(profile)) => {
-                profile.disturbed_between(job.source, job.sink).map(str::to_owned)
-            }
+            (None, Ok(profile)) => profile.doubt_between(job.source, job.sink),
             (None, Err(why)) => Some(why),
         };
         self.take(plan);
@@ -428,7 +426,7 @@ impl Planning<'_> {
     pub fn reason(&self) -> String {
         match (self.plan.basis(), &self.why) {
             (Basis::Asked, _) => "the route that was asked for".to_owned(),
-            (Basis::Profile, disturbed) => profile::told_basis(disturbed.as_deref()),
+            (Basis::Profile, doubt) => profile::told_basis(doubt.as_deref()),
             (Basis::Rules, Some(why)) => format!("by rules; {why}"),
             (Basis::Rules, None) => {
                 "by rules; the job was too small to look at the profile".to_owned()

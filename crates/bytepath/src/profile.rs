@@ -577,7 +577,7 @@ impl Profile {
 
     /// What a choice of outlet by its figures goes by, for people.
     pub fn basis(&self) -> String {
-        told_basis(self.disturbed.as_deref())
+        told_basis(self.disturbed.as_deref().map(|why| advice(why, None)).as_deref())
     }
 
     /// What a plan by its figures between ends like these goes by, for people.
@@ -586,19 +586,28 @@ impl Profile {
         source: &Endpoint<'_>,
         sinks: impl IntoIterator<Item = &'e Endpoint<'e>>,
     ) -> String {
-        told_basis(sinks.into_iter().find_map(|sink| self.disturbed_between(source, sink)))
+        let mut sinks = sinks.into_iter();
+        told_basis(sinks.find_map(|sink| self.doubt_between(source, sink)).as_deref())
     }
 
-    /// What disturbed the figures between ends like these, if anything did.
-    pub(crate) fn disturbed_between(
+    /// What disturbed the figures between ends like these, if anything did, and what to do about it.
+    pub(crate) fn doubt_between(
         &self,
         source: &Endpoint<'_>,
         sink: &Endpoint<'_>,
-    ) -> Option<&str> {
-        let place = self.pair(source, sink)?.place.as_ref();
-        match place.and_then(|place| place.earlier.as_ref()) {
-            Some(earlier) => earlier.disturbed.as_deref(),
-            None => self.disturbed.as_deref(),
+    ) -> Option<String> {
+        self.pair(source, sink).and_then(|pair| self.doubt_of(pair))
+    }
+
+    fn doubt_of(&self, pair: &Pair) -> Option<String> {
+        let place = pair.place.as_ref();
+        let earlier = place.and_then(|place| Some((place, place.earlier.as_ref()?)));
+        match earlier {
+            Some((place, earlier)) => {
+                let why = earlier.disturbed.as_deref()?;
+                Some(advice(why, Some(&place.directory)))
+            }
+            None => self.disturbed.as_deref().map(|why| advice(why, None)),
         }
     }
 
@@ -782,15 +791,21 @@ impl Folded<'_> {
     }
 }
 
-/// What a plan by the figures of a profile goes by, for people; `disturbed` is the profile's.
-pub(crate) fn told_basis(disturbed: Option<&str>) -> String {
+/// What a plan by the figures of a profile goes by, for people; `doubt` is what disturbed them.
+pub(crate) fn told_basis(doubt: Option<&str>) -> String {
     let measured = "by what was measured on this machine";
-    match disturbed {
-        None => measured.to_owned(),
-        Some(why) => {
-            format!("{measured}, while {why}: measure again when it is idle (bytepath tune)")
-        }
-    }
+    doubt.map_or_else(|| measured.to_owned(), |doubt| format!("{measured}, {doubt}"))
+}
+
+/// What disturbed figures, and the command that measures them again: those of a place that was measured
+/// earlier only where that is named.
+fn advice(why: &str, earlier: Option<&Path>) -> String {
+    let again = tuning(None);
+    let again = match earlier {
+        Some(directory) => format!("{again} --dir {}", quoted(&directory.to_string_lossy())),
+        None => again,
+    };
+    harmless(&format!("while {why}: measure again when it is idle ({again})"))
 }
 
 /// What every version of the format has.
@@ -1311,6 +1326,10 @@ pub(crate) mod tests {
         let directory = &newer.pairs[1].place.as_ref().expect("it has one").directory;
         let again = format!("run `bytepath tune --dir {}` when", directory.display());
         assert!(doubts[0].contains(&again), "{doubts:?}");
+        let plans = newer.pairs.iter().map(|pair| newer.doubt_of(pair)).collect::<Vec<_>>();
+        let again = format!("idle (bytepath tune --dir {})", directory.display());
+        assert_eq!((&plans[0], plans.len()), (&None, 3));
+        assert!(plans[1].as_ref().is_some_and(|told| told.ends_with(&again)), "{plans:?}");
         let there = newer.doubts_of_earlier(Some(Path::new("p")));
         assert!(there[0].contains("tune --profile p --dir "), "{there:?}");
         booted.machine.boot_id = "of another run".into();

@@ -40,10 +40,10 @@ pub(super) const ENVIRONMENT: &[Told] = &[
     ),
     Told::new(
         "TERM",
-        "Where this is dumb, empty or not set, nothing is in colour and no line is drawn over; for pv only where it is dumb.",
+        "Where this is dumb, empty or not set, nothing is in colour and no line is drawn over. For pv it has to be dumb, and only colour goes.",
         &[
-            "bench", "compare", "doctor", "explain", "history", "import", "pages", "pv", "report",
-            "run", "tour", "tune",
+            "bench", "compare", "cp", "doctor", "explain", "history", "import", "pages", "pv",
+            "report", "run", "tee", "tour", "tune",
         ],
     ),
     Told::new(

@@ -115,11 +115,12 @@ impl Tally {
     pub(super) fn figures(&self, durable: bool) -> Figures {
         let hands = self.hands.iter().map(Hand::figures);
         let durable_bytes = durable.then(|| self.durable_bytes.load(Relaxed));
+        let (_, skipped_bytes) = self.total.skipped.so_far();
+        let known = self.total.known().map(|(_, bytes)| bytes);
         Figures {
             files: Some(self.files()),
-            expected_bytes: self.total.known().map(|(_, bytes)| {
-                bytes.saturating_sub(self.total.skipped.so_far().1).max(self.bytes())
-            }),
+            expected_bytes: known.map(|bytes| bytes.max(self.bytes() + skipped_bytes)),
+            skipped_bytes: known.map(|_| skipped_bytes),
             durable_bytes,
             ..hands.reduce(Figures::with).unwrap_or_default()
         }

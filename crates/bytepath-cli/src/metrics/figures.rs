@@ -11,6 +11,8 @@ pub(crate) struct Figures {
     pub(crate) is_moved_unknown: bool,
     /// All that there is to move.
     pub(crate) expected_bytes: Option<u64>,
+    /// What of it is left as it is.
+    pub(crate) skipped_bytes: Option<u64>,
     /// What is known to be on the device.
     pub(crate) durable_bytes: Option<u64>,
     /// System calls that moved bytes, and times that a mover waited.

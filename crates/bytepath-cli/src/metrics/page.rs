@@ -75,6 +75,7 @@ fn moved(text: &mut Text<'_>, figures: &Figures) {
             "All that there is to move, as far as it is known.",
             figures.expected_bytes,
         ),
+        ("skipped_bytes", "What of that is left as it is.", figures.skipped_bytes),
         ("durable_bytes", "Bytes known to be on the device.", figures.durable_bytes),
     ];
     for (name, help, value) in gauges {
@@ -215,6 +216,7 @@ mod tests {
             vec![PipeFigures { moved_bytes: Some(1), holds_bytes: 1, ..Default::default() }];
         let all = Figures {
             expected_bytes: Some(1),
+            skipped_bytes: Some(1),
             durable_bytes: Some(1),
             calls: Some(1),
             waits: Some(1),

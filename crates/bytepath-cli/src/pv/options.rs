@@ -11,6 +11,7 @@ use super::display::DisplayOptions;
 use super::monitor::Watched;
 use super::quantity::{self, Units};
 use super::usage::{self, Wrong};
+use crate::classic::Order;
 use crate::metrics::MetricsOptions;
 use crate::planning::PlanOptions;
 
@@ -165,7 +166,8 @@ fn read<O: CommandFactory + FromArgMatches + Into<Options>>(
     let mut command = O::command().mut_args(|arg| match arg.get_action().takes_values() {
         // As with getopt, the word after an option that needs one is its value, whatever it is.
         true if !arg.is_positional() => arg.allow_hyphen_values(true),
-        _ => arg,
+        true => arg.trailing_var_arg(Order::of_environment() == Order::OptionsFirst),
+        false => arg,
     });
     let matches = command.try_get_matches_from_mut(words)?;
     // Taking its hundreds of pieces of memory apart takes as long as making them.

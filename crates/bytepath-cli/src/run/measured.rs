@@ -2,48 +2,56 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytepath_report::RanStage;
+use rustix::process::Pid;
+
 use super::family::{FIRST_KEPT, Family, Through};
 use super::stages::{Stages, Started};
+use super::told;
 use crate::metrics::{Figures, PipeFigures, StageFigures};
 
 /// What the last look saw.
 #[derive(Default)]
-pub(super) struct Measured(Arc<Mutex<Figures>>);
+pub(super) struct Measured(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    figures: Figures,
+    /// Whose the numbers are.
+    pids: Vec<Option<Pid>>,
+}
 
 impl Measured {
     /// Tells it at any time.
     pub(super) fn figures(&self) -> impl Fn() -> Figures + Send + 'static {
         let kept = self.0.clone();
-        move || kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        move || kept.lock().unwrap_or_else(PoisonError::into_inner).figures.clone()
     }
 
-    /// Takes in what is known now, of stages that ended by their ends.
-    pub(super) fn take(&self, family: &Family, stages: &Stages) {
+    /// Takes in what is known now, by the numbers that --json counts from 0.
+    pub(super) fn take(&self, family: &Family, stages: &Stages, is_whole: bool) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut listed, mut pids) = told::listed(&stages.all, Some(family), is_whole);
         // Of more programs than this, the first are told: a loop may run thousands.
-        let members = || family.members.iter().take(FIRST_KEPT);
-        let ended_cpu_s = |pid| {
-            let stage = stages.all.iter().find(|stage| stage.pid == Some(pid))?;
-            stage.end.map(|_| stage.cpu_s.0 + stage.cpu_s.1)
+        listed.truncate(FIRST_KEPT);
+        pids.truncate(FIRST_KEPT);
+        kept.renumber(&pids);
+        let kept = &mut kept.figures;
+        kept.stages = match is_whole {
+            true => pids.iter().flatten().filter_map(|pid| process(family, *pid)).collect(),
+            false => started(&stages.all, &listed, &pids, family, &kept.stages),
         };
-        kept.stages = members()
-            .map(|member| StageFigures {
-                program: member.now.name.clone(),
-                cpu_seconds: ended_cpu_s(member.pid).unwrap_or(member.now.cpu_s()),
-                read_and_written_bytes: member
-                    .now
-                    .moved
-                    .map(|moved| (moved.read_bytes, moved.written_bytes)),
-            })
-            .collect();
+        let place = |pid| told::place(pid, &pids, family);
         let (mut unknown, mut is_told_of_all, mut known) = (Vec::new(), true, Vec::new());
         let has_ended = stages.all.iter().all(|stage| stage.end.is_some());
         for joint in family.joints.values() {
-            let place = |pid| members().position(|member| member.pid == pid);
             let (Some(from), Some(to)) = (place(joint.writer), place(joint.reader)) else {
                 is_told_of_all = false;
                 continue;
             };
+            if from == to {
+                continue;
+            }
             known.push((from + 1, to + 1));
             let pipe = kept.pipe(from + 1, to + 1);
             // A counter must neither go back nor be a guess, which nothing there would tell; nor what was seen
@@ -61,9 +69,10 @@ impl Measured {
         }
         // Those that nobody saw: from a stage that was started to the next.
         for pair in stages.all.windows(2) {
-            let place =
-                |stage: &Started| members().position(|member| Some(member.pid) == stage.pid);
-            let (Some(from), Some(to)) = (place(&pair[0]), place(&pair[1])) else { continue };
+            let (Some(from), Some(to)) = (pair[0].pid.and_then(place), pair[1].pid.and_then(place))
+            else {
+                continue;
+            };
             let through = pair[0]
                 .pid
                 .zip(pair[1].pid)
@@ -74,9 +83,9 @@ impl Measured {
         }
         // A pipe may be between others by now, as where it is handed on; what they count is all that is left.
         for pipe in kept.pipes.iter_mut().filter(|it| !known.contains(&(it.from, it.to))) {
-            let pid = |place: usize| members().nth(place - 1).map(|member| member.pid);
-            let through =
-                pid(pipe.from).zip(pid(pipe.to)).map(|(from, to)| family.between(from, to));
+            let through = pids[pipe.from - 1]
+                .zip(pids[pipe.to - 1])
+                .map(|(from, to)| family.between(from, to));
             pipe.moved_bytes = through.and_then(Through::agreed_bytes);
             pipe.fill_bytes = 0;
         }
@@ -88,6 +97,62 @@ impl Measured {
         let moved = moved.filter(|_| is_told_of_all && !kept.pipes.is_empty());
         kept.is_moved_unknown = moved.is_none();
         kept.routes = moved.map(|bytes| ("pipe", bytes)).into_iter().collect();
+    }
+}
+
+/// A process among the others that a shell started. What it moved is not known where it has waited for
+/// any of them, which the kernel counts in.
+fn process(family: &Family, pid: Pid) -> Option<StageFigures> {
+    let now = &family.member(pid)?.now;
+    let moved = now.moved.filter(|_| !now.has_waited);
+    Some(StageFigures {
+        program: now.name.clone(),
+        cpu_seconds: now.cpu_s(),
+        read_and_written_bytes: moved.map(|moved| (moved.read_bytes, moved.written_bytes)),
+    })
+}
+
+/// The stages that were started, each with all that it started. What was forgotten of these stays counted.
+fn started(
+    all: &[Started],
+    listed: &[RanStage],
+    pids: &[Option<Pid>],
+    family: &Family,
+    before: &[StageFigures],
+) -> Vec<StageFigures> {
+    let mut cpu_s = vec![0.0; pids.len()];
+    for member in &family.members {
+        if let Some(place) = told::place(member.pid, pids, family) {
+            cpu_s[place] += member.now.cpu_s();
+        }
+    }
+    let figures = |(place, (started, listed)): (usize, (&Started, &RanStage))| {
+        let member = pids[place].and_then(|pid| family.member(pid));
+        let first_word = || started.own_words.first().cloned().unwrap_or_default();
+        let in_the_end = started.end.map(|_| started.cpu_s.0 + started.cpu_s.1);
+        let before = before.get(place).map_or(0.0, |before| before.cpu_seconds);
+        StageFigures {
+            program: member.map_or_else(first_word, |member| member.now.name.clone()),
+            cpu_seconds: in_the_end.unwrap_or(cpu_s[place]).max(before),
+            read_and_written_bytes: listed.read_bytes.zip(listed.written_bytes),
+        }
+    };
+    all.iter().zip(listed).enumerate().map(figures).collect()
+}
+
+impl Kept {
+    /// Pipes are kept by the numbers of their ends, which may change as more come to take part.
+    fn renumber(&mut self, pids: &[Option<Pid>]) {
+        let now = |place: usize| {
+            let pid = self.pids[place - 1]?;
+            pids.iter().position(|new| *new == Some(pid)).map(|place| place + 1)
+        };
+        self.figures.pipes.retain_mut(|pipe| {
+            let places = now(pipe.from).zip(now(pipe.to));
+            (pipe.from, pipe.to) = places.unwrap_or((pipe.from, pipe.to));
+            places.is_some()
+        });
+        self.pids = pids.to_vec();
     }
 }
 

@@ -40,10 +40,7 @@ impl Told {
         end: End,
     ) -> Told {
         let family = watched.family.as_ref();
-        let (stages, pids) = match whole {
-            None => stages(&watched.stages.all, family),
-            Some(_) => processes(family),
-        };
+        let (stages, pids) = listed(&watched.stages.all, family, whole.is_some());
         let decisions = watched.decisions.iter();
         let mut notes = watched.stages.said.clone();
         notes.extend(watched.below.is_none().then(|| UNSEEN.to_owned()));
@@ -188,6 +185,24 @@ fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
     format!("    | {bytes}{holds}{fill}")
 }
 
+/// The stages that are told, in their order, and who each is.
+pub(super) fn listed(
+    all: &[Started],
+    family: Option<&Family>,
+    is_whole: bool,
+) -> (Vec<RanStage>, Vec<Option<Pid>>) {
+    if is_whole { processes(family) } else { stages(all, family) }
+}
+
+/// The place in that list of a process, or of the next above it that is there.
+pub(super) fn place(pid: Pid, pids: &[Option<Pid>], family: &Family) -> Option<usize> {
+    let mut above = std::iter::successors(Some(pid), |pid| family.member(*pid)?.now.parent);
+    above
+        .by_ref()
+        .take(pids.len() + family.members.len())
+        .find_map(|pid| pids.iter().rposition(|place| *place == Some(pid)))
+}
+
 /// The stages as they were started.
 fn stages(all: &[Started], family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
     let stage = |started: &Started| {
@@ -248,13 +263,7 @@ fn seen(member: &Member) -> RanStage {
 /// are known without having been seen.
 fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> Vec<RanPipe> {
     let Some(family) = family else { return Vec::new() };
-    let place = |pid: Pid| {
-        let mut above = std::iter::successors(Some(pid), |pid| family.member(*pid)?.now.parent);
-        above
-            .by_ref()
-            .take(pids.len() + family.members.len())
-            .find_map(|pid| pids.iter().rposition(|place| *place == Some(pid)))
-    };
+    let place = |pid: Pid| place(pid, pids, family);
     let lived_s = |pid: Pid| Some(family.member(pid)?.now.age.as_secs_f64());
     let joined = family.joints.values().filter_map(|joint| {
         let (from, to) = (place(joint.writer)?, place(joint.reader)?);

@@ -121,7 +121,7 @@ impl Watched {
     /// Tells how far it is now.
     pub(super) fn measure(&self) {
         if let (Some(family), Some(measured)) = (&self.family, &self.measured) {
-            measured.take(family, &self.stages);
+            measured.take(family, &self.stages, self.is_whole);
         }
     }
 
@@ -138,7 +138,7 @@ impl Watched {
         let Some(family) = &mut self.family else { return USUAL_WINDOW };
         family.look();
         if let Some(measured) = &self.measured {
-            measured.take(family, &self.stages);
+            measured.take(family, &self.stages, self.is_whole);
         }
         if let Some(live) = &mut self.live {
             live.draw(family, self.began.elapsed());

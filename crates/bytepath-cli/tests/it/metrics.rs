@@ -202,6 +202,65 @@ fn a_pipeline_that_nobody_came_to_look_at_tells_what_it_moved_all_the_same() {
     assert!(spent.is_some_and(|spent| spent > 0.0), "{page}");
 }
 
+/// The total stays; what is left as it is has a metric of its own.
+#[test]
+fn what_is_skipped_leaves_the_total_as_it_is() {
+    let folder = folder();
+    let line = format!(
+        "cd '{}' && head -c 3M /dev/zero >a && head -c 1M /dev/zero >b && mkdir t && cp -p a t && \
+         $bytepath cp -u --metrics m.prom a b t && cat m.prom",
+        folder.path().display()
+    );
+    let page = shell(&line).well().stdout;
+    well_formed(&page);
+    let told = |name| sample(&page, name, "");
+    assert!(told("expected_bytes").is_none_or(|bytes| bytes == 4194304.0), "{page}");
+    assert!(told("skipped_bytes").is_none_or(|bytes| bytes == 3145728.0), "{page}");
+    assert_eq!(told("expected_bytes").is_some(), told("skipped_bytes").is_some(), "{page}");
+}
+
+/// A shell's own count holds all that its children moved.
+#[test]
+fn what_a_shell_started_is_counted_once_and_by_the_numbers_that_json_has() {
+    let folder = folder();
+    let line = format!(
+        "cd '{}' && head -c 30M /dev/zero >file && $bytepath run --no-summary --json j --metrics m.prom \
+         '{{ tr a b <file; }} | md5sum' >said && cat j m.prom",
+        folder.path().display()
+    );
+    let said = shell(&line).well().stdout;
+    let (told, page) = said.split_at(said.find("\n# ").expect("both") + 1);
+    well_formed(page);
+    let told: serde_json::Value = serde_json::from_str(told).expect("JSON");
+    let stages = told["stages"].as_array().expect("a list");
+    for name in ["cpu_seconds", "read_bytes", "written_bytes"] {
+        let name = format!("bytepath_stage_{name}_total{{");
+        let lines: Vec<_> = page.lines().filter(|line| line.starts_with(&name)).collect();
+        let sum: f64 =
+            lines.iter().filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
+        assert!(sum < 70e6, "{page}");
+        assert!(lines.len() <= stages.len(), "{page}");
+    }
+    for (stage, number) in stages.iter().zip(1..) {
+        let program = stage["command"]
+            .as_str()
+            .and_then(|it| it.split(' ').next()?.rsplit('/').next())
+            .expect("it has a name");
+        let labels = format!("stage=\"{number}\",program=\"{program}\"");
+        assert!(sample(page, "stage_cpu_seconds_total", &labels).is_some(), "{labels}: {page}");
+    }
+}
+
+/// Each has what it started counted in, whether that has ended or not.
+#[test]
+fn stages_of_a_pipeline_that_was_taken_apart_are_told_as_they_were_written() {
+    let page = page_of_run("-- sh -c 'cat file; true' ::: sh -c 'wc -c; true'");
+    let lines = page.lines().filter(|line| line.starts_with("bytepath_stage_cpu_seconds_total{"));
+    assert_eq!(lines.count(), 2, "{page}");
+    let read = sample(&page, "stage_read_bytes_total", "stage=\"1\",program=\"sh\"");
+    assert!(read.is_none_or(|bytes| bytes >= 3e6), "{page}");
+}
+
 #[test]
 fn what_went_through_pipes_is_left_out_where_it_is_not_known() {
     // Of a program whose end nobody saw, what it had moved before is known; of our own movers nothing is.

@@ -119,6 +119,32 @@ fn the_same_words_and_inputs_give_the_same_bytes_and_exit_code() {
 }
 
 #[test]
+fn options_end_with_the_first_operand_where_posixly_correct_is_set() {
+    if !installed("pv") {
+        return;
+    }
+    let cases: &[&[&str]] = &[
+        &["-q", "b", "-C"],
+        &["-q", "b", "-o", "empty"],
+        &["-q", "-", "-l", "--", "b"],
+        &["-q", "--", "b", "-l"],
+        &["-qB", "1000", "b", "--quiet"],
+        &["--quiet", "--no-splice", "b", "--", "-"],
+    ];
+    for words in cases {
+        let done = [real(words), ours(words)].map(|mut command| {
+            let folder = folder();
+            fs::write(folder.path().join("empty"), "kept").expect("written");
+            let done = run_in(folder.path(), command.env("POSIXLY_CORRECT", "1"), "b");
+            let kept = fs::read_to_string(folder.path().join("empty")).expect("there");
+            (done.status.code(), done.stdout, shape(&done.stderr), kept)
+        });
+        assert_eq!(done[0], done[1], "{words:?}");
+        assert_eq!(done[1].3, "kept", "{words:?}");
+    }
+}
+
+#[test]
 fn wrong_usage_is_refused_with_the_same_exit_code_and_points_to_the_help() {
     if !installed("pv") {
         return;

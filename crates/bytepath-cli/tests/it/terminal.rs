@@ -132,12 +132,15 @@ fn a_terminal_that_obeys_nothing_is_sent_letters_alone() {
             "doctor",
             "bench overhead --blocks 3 --time 2ms --warm-up 1ms --no-store",
             "run --progress 'sleep 0.5 | cat'",
+            "cp --progress /dev/null /dev/full",
+            "tee --progress </dev/null",
         ] {
             let mut command = Command::new("sh");
             command.args(["-c", &format!("\"$bytepath\" {line} >&2")]).env("bytepath", BYTEPATH);
             let (program, screen) = drawing(command.env("TERM", term).stdin(Stdio::null()));
             let drawn = screen.whole();
             assert!(!drawn.is_empty() && !drawn.contains('\x1b'), "{term} {line}: {drawn:?}");
+            assert!(!drawn.replace("\r\n", "").contains('\r'), "{term} {line}: {drawn:?}");
             program.done();
         }
     }

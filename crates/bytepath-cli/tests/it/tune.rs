@@ -402,6 +402,43 @@ fn a_profile_that_is_not_kept_is_an_error_also_where_nobody_reads_what_was_measu
         .refused(1, &["cannot write /dev/full", "No space left"]);
 }
 
+/// So that a profile can come to prefer a route that is not measured by itself.
+#[test]
+fn a_route_that_is_asked_for_is_measured_and_planned_by() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile.json");
+    let routes = ["--route", "mmap-write", "--route", "tee", "--route", "mmap-write"];
+    let done = tuned(&profile, folder.path(), &routes);
+    let none = "--route tee: it suits no ends that were measured\n";
+    assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), none), "{done:?}");
+    let mut kept = json(&profile);
+    let pairs = kept["pairs"].as_array_mut().expect("pairs");
+    let both_files = |pair: &&mut Value| pair["source"] == "file" && pair["sink"] == "file";
+    let pair = pairs.iter_mut().find(both_files).expect("it is measured");
+    let choices = pair["choices"].as_array_mut().expect("choices");
+    let is_it = |choice: &&mut Value| choice["route"] == "mmap-write";
+    assert_eq!(choices.iter_mut().filter(is_it).count(), 1, "{choices:?}");
+    // Had it been the best, it would be taken.
+    let best = choices.iter_mut().find(is_it).expect("it is there");
+    for figure in ["gib_per_s", "overall_gib_per_s"] {
+        best[figure] = 1e6.into();
+    }
+    std::fs::write(&profile, kept.to_string()).expect("written");
+    std::fs::write(folder.path().join("from"), vec![1; 20 << 20]).expect("written");
+    let at = format!("cd {}", text(folder.path()));
+    let copied = shell(&format!(
+        "{at}; $bytepath cat --profile profile.json --explain-plan from 2>&1 1<>to; cmp from to"
+    ));
+    assert!(
+        copied
+            .well()
+            .stdout
+            .contains("1. mmap-write: only by name, or where `bytepath tune --route")
+    );
+    let done = run(&mut bytepath(&["tune", "--route", "none"]));
+    done.refused(2, &["there is no route none; there are: tee, splice, "]);
+}
+
 #[test]
 fn an_interrupted_tune_leaves_the_old_profile_alone() {
     let folder = tempfile::tempdir().expect("a folder");

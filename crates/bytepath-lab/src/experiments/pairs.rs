@@ -120,6 +120,18 @@ pub fn settings(source: End, sink: End, spin: Option<Duration>) -> Vec<Setting> 
     settings
 }
 
+/// The settings of further routes, which the kernel is asked for as the machine is measured: an arm that
+/// does not suit the ends is left out.
+pub fn further(routes: &[&str], known: &[Setting]) -> Vec<Setting> {
+    let mut further: Vec<Setting> = Vec::new();
+    for route in routes {
+        if !known.iter().chain(&further).any(|setting| setting.route == *route) {
+            further.push(Setting { route: (*route).into(), chunk_bytes: None, ..classic() });
+        }
+    }
+    further
+}
+
 /// Where and by what it is measured.
 pub struct Setup<'a> {
     /// The `bytepath` executable.
@@ -183,5 +195,50 @@ fn made(name: String, source: End, sink: End, options: Vec<String>, setup: &Setu
         touched: false,
         published: None,
         work: Ok(Box::new(work) as Box<dyn Work>),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytepath::routes::{ROUTES, by_name};
+
+    use super::*;
+
+    /// Routes that are measured only where they are asked for, and why.
+    const LEFT_OUT: &[(&str, &str)] = &[
+        ("tee", "it keeps the source, which no mover asks for"),
+        ("dontcache", "only for jobs that leave the page cache as it was"),
+        ("fadvise", "only for jobs that leave the page cache as it was"),
+        ("reflink", "shares blocks, of which copy-file-range does as much as is allowed"),
+        ("mmap-write", "seldom the best"),
+        ("uring", "seldom the best, and often forbidden"),
+        ("uring-registered", "seldom the best, and often forbidden"),
+        ("uring-linked", "seldom the best, and often forbidden"),
+        ("uring-direct", "goes past the page cache, which the files here are in"),
+        ("linux-aio", "goes past the page cache, which the files here are in"),
+    ];
+
+    #[test]
+    fn every_route_is_measured_or_left_out_for_a_reason() {
+        let spin = Some(Duration::from_micros(1));
+        let of_pair = |pair: &(End, End)| settings(pair.0, pair.1, spin);
+        let measured: Vec<Setting> = PAIRS.iter().flat_map(of_pair).collect();
+        for setting in &measured {
+            assert!(by_name(&setting.route).is_some(), "there is no route {}", setting.route);
+        }
+        for route in ROUTES.iter().map(|route| route.name()) {
+            let is_measured = measured.iter().any(|setting| setting.route == route);
+            let is_left_out = LEFT_OUT.iter().any(|(name, _)| *name == route);
+            assert!(is_measured != is_left_out, "{route} is to be in one of both lists");
+        }
+        assert!(LEFT_OUT.iter().all(|(name, _)| by_name(name).is_some()));
+    }
+
+    #[test]
+    fn a_route_that_is_asked_for_is_measured_once() {
+        let known = settings(End::File, End::File, None);
+        let asked = further(&["uring", "splice", "uring"], &known);
+        let routes: Vec<_> = asked.iter().map(|setting| setting.route.as_str()).collect();
+        assert_eq!(routes, ["uring"]);
     }
 }

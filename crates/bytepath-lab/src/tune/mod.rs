@@ -269,6 +269,8 @@ pub struct PairRun<'a> {
     pub spin: Option<Duration>,
     /// Where the random orders come from.
     pub seed: u64,
+    /// Routes that are measured beside those that always are.
+    pub routes: &'a [&'static str],
 }
 
 /// A choice that gives less than this share of the best in a scan is not measured again, and at most
@@ -330,7 +332,9 @@ impl PairRun<'_> {
     }
 
     fn settings(&self, (source, sink): (End, End)) -> Vec<Setting> {
-        pairs::settings(source, sink, self.spin)
+        let mut settings = pairs::settings(source, sink, self.spin);
+        settings.extend(pairs::further(self.routes, &settings));
+        settings
     }
 
     fn of(

@@ -47,7 +47,7 @@ use progress::Progress;
 
 /// Run a published experiment on this machine, and say what came beside what was published
 #[derive(Args)]
-#[command(arg_required_else_help = true)]
+#[command(arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
     /// Name the experiments and stop
     #[arg(long)]

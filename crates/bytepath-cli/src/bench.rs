@@ -584,9 +584,12 @@ impl Measuring {
             return Err(wrong_usage("--tree, --flame and their like need --explain"));
         }
         let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(output::is_stdout);
-        if self.shown.trace.is_some() && (to_stdout(&self.json) || to_stdout(&self.csv)) {
+        let is_of_samples = self.json.is_some() || self.report.is_some() || to_stdout(&self.csv);
+        if self.shown.trace.is_some() && is_of_samples {
             return Err(wrong_usage(
-                "what --trace finds goes to standard output; --json FILE is free",
+                "what --trace finds of arms goes to standard output alone; leave out --json, --report \
+                 and --csv -, or trace the arm's command: bytepath explain --trace MODE --json FILE -- \
+                 COMMAND",
             ));
         }
         if to_stdout(&self.json) && to_stdout(&self.csv) {
@@ -635,14 +638,16 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     told(&failed.collect::<Vec<_>>(), record, "arms")
 }
 
-/// Tells by the exit code that arms failed, if any did.
+/// Tells by the exit code that arms failed, or that arms are not explained that were to be, if any.
 fn told(failed: &[&bytepath_report::Arm], record: &Record, what: &str) -> anyhow::Result<()> {
     let why = |arm: &&bytepath_report::Arm| {
         format!("{}: {}", arm.name, arm.why.as_deref().unwrap_or("for no known reason"))
     };
     let lines: Vec<_> = failed.iter().map(why).collect();
+    let not_explained = lab::not_explained(record);
     match lines.len() {
-        0 => Ok(()),
+        0 if not_explained.is_empty() => Ok(()),
+        0 => bail!("{}", not_explained.join("\n")),
         count => bail!("{count} of {} {what} failed:\n  {}", record.arms.len(), lines.join("\n  ")),
     }
 }

@@ -234,11 +234,7 @@ fn measured(record: &Record, arm: &Arm, value: Option<f64>) -> String {
 }
 
 fn ratio(arm: &Arm) -> String {
-    match arm.ratio {
-        None if arm.reference => numbers::ratio(1.0),
-        None => unknown(),
-        Some(ratio) => numbers::ratio(ratio),
-    }
+    arm.ratio_or_reference().map_or_else(unknown, numbers::ratio)
 }
 
 fn figure(value: Option<f64>) -> String {

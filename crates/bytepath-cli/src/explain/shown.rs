@@ -279,7 +279,7 @@ mod tests {
             thread: thread.map(str::to_owned),
             ..Shown::default()
         };
-        let profile = Profile::from_folded([("cat;read;anon_pipe_read", 551)].into_iter());
+        let profile = Profile::from_folded([("cat;read;anon_pipe_read", 551)]);
         let explained = Explained { samples: 551, ..Explained::default() };
         let named = Named { name: "arm", explained: &explained, profile: &profile };
         let why = "none of 551 samples has a function like pipe_*";

@@ -78,7 +78,7 @@ enum Experiment {
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
 #[derive(Args)]
-#[command(mut_args(telling(ALL, [Sampling::FINE, Sampling::QUICK])))]
+#[command(mut_args(telling(ALL, [Sampling::FINE, Sampling::FINE_QUICK])))]
 struct Overhead {
     /// Bytes per call
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size, default_value = "256K")]
@@ -280,7 +280,7 @@ fn overhead(options: &Overhead) -> anyhow::Result<()> {
     let cpu = Machine::this().allowed_cpus().iter().last().context("no CPU is allowed")?;
     let arms = overhead::arms(options.buf_size, cpu, &program);
     let outputs = options.measuring.outputs()?;
-    let settings = options.measuring.settings_of(Sampling::FINE, None);
+    let settings = options.measuring.settings_between(Sampling::FINE, Sampling::FINE_QUICK, None);
     let settings = options.times.in_place_of(settings);
     let record = measured(overhead::DESCRIPTION.recorded(), arms, overhead::BARE, &settings)?;
     show(&record, None, outputs)
@@ -493,6 +493,8 @@ impl Sampling {
         time: Duration::from_millis(50),
         warm_up: Duration::from_millis(10),
     };
+    const FINE_QUICK: Sampling =
+        Sampling { blocks: 3, time: Duration::from_millis(30), warm_up: Duration::from_millis(5) };
 }
 
 /// The options whose help tells how much is sampled unless they are given; and parts of them.
@@ -544,12 +546,7 @@ fn adding(option: Arg, more: &str) -> Arg {
 
 impl Measuring {
     fn settings(&self, bytes: Option<u64>) -> Settings {
-        self.settings_of(Sampling::USUAL, bytes)
-    }
-
-    /// The settings, as `usual` where the user says nothing else.
-    fn settings_of(&self, usual: Sampling, bytes: Option<u64>) -> Settings {
-        self.settings_between(usual, Sampling::QUICK, bytes)
+        self.settings_between(Sampling::USUAL, Sampling::QUICK, bytes)
     }
 
     /// The settings, as `usual`, or as `quick` when that is asked for, where the user says nothing

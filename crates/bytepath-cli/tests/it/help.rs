@@ -36,7 +36,7 @@ fn the_help_names_every_outlet_inlet_wait_and_peer() {
 /// Of each experiment: how many blocks there are unless that is said, and how long a sample takes.
 const UNLESS_GIVEN: &[(&str, &str, Option<&str>)] = &[
     ("pipes", "10", Some("300ms unless given, 150ms with --quick")),
-    ("overhead", "400", Some("50ms unless given")),
+    ("overhead", "400", Some("50ms unless given, 30ms with --quick")),
     ("movers", "10", None),
     ("calls", "10", Some("40ms unless given, 30ms with --quick")),
     ("copy", "as --within says", None),

@@ -96,9 +96,8 @@ pub(crate) struct Pipes {
     /// Only arms whose name (or part before the @) matches: 'vmsplice-*', '*@same-cpu'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// Where the ends run: same-cpu, cross-cpu, …; all that this machine has unless given
     #[arg(long, value_name = "PLACEMENT", value_parser = values::placements)]
     placement: Vec<Vec<Placement>>,
@@ -121,6 +120,17 @@ pub(crate) struct Pipes {
     times: Times,
     #[command(flatten)]
     measuring: Measuring,
+}
+
+/// The option of experiments that can tell their arms beforehand.
+#[derive(Args, Default)]
+pub(crate) struct Listing {
+    /// Name the arms and stop
+    #[arg(long, conflicts_with_all = [
+        "json", "csv", "report", "plot", "explain", "trace", "tree", "symbol", "thread", "flame",
+        "folded", "firefox",
+    ])]
+    list: bool,
 }
 
 /// Options of every experiment.
@@ -234,7 +244,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn pipes(options: &Pipes) -> anyhow::Result<()> {
     let arms = pipes_arms(options)?;
-    if options.list {
+    if options.listing.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
@@ -340,13 +350,26 @@ pub(crate) fn pipes_arms(options: &Pipes) -> anyhow::Result<Vec<Arm>> {
         true => Vec::new(),
         false => options.arms.iter().cloned().chain(peers).collect(),
     };
-    let arms = chosen(pipes::arms(&axes, &program), &globs)?;
+    none_twice(chosen(pipes::arms(&axes, &program), &globs)?)
+}
+
+/// The arms, none of which is another one's twin, as values that are given twice make them.
+fn none_twice(arms: Vec<Arm>) -> anyhow::Result<Vec<Arm>> {
     let mut names = HashSet::new();
     match arms.iter().find(|arm| !names.insert(&arm.name)) {
         Some(arm) => {
             Err(wrong_usage(format!("{} would run twice: give each value once", arm.name)))
         }
         None => Ok(arms),
+    }
+}
+
+/// Refuses a value of an option that is given twice.
+fn once_each<T: PartialEq>(given: &[T], option: &str) -> anyhow::Result<()> {
+    let twice = given.iter().enumerate().any(|(index, value)| given[..index].contains(value));
+    match twice {
+        true => Err(wrong_usage(format!("{option} has a value twice: give each once"))),
+        false => Ok(()),
     }
 }
 
@@ -584,9 +607,9 @@ impl Measuring {
         let is_of_samples = self.json.is_some() || self.report.is_some() || to_stdout(&self.csv);
         if self.shown.trace.is_some() && is_of_samples {
             return Err(wrong_usage(
-                "what --trace finds of arms goes to standard output alone; leave out --json, --report \
-                 and --csv -, or trace the arm's command: bytepath explain --trace MODE --json FILE -- \
-                 COMMAND",
+                "what --trace finds of arms goes to standard output alone; leave out --json, \
+                 --report and --csv -, or trace the arm's command: bytepath explain --trace MODE \
+                 --json FILE -- COMMAND",
             ));
         }
         if to_stdout(&self.json) && to_stdout(&self.csv) {

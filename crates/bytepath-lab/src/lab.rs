@@ -78,8 +78,8 @@ pub trait Observer {
     /// A sample is about to be taken.
     fn sample(&mut self, turn: &Turn, arm: &str);
 
-    /// Runs an arm as it likes, after and apart from the samples, to say where its time goes; none where
-    /// that is not for the record, or somebody wishes the end.
+    /// Runs an arm as it likes, after and apart from the samples, to say where its time goes; none
+    /// where that is not for the record, or somebody wishes the end.
     ///
     /// # Errors
     /// Why it cannot be said.

@@ -82,8 +82,8 @@ impl Explains for Ipc {
     }
 }
 
-/// Runs an arm while samples are taken; none where somebody wishes the end, or what was found is told
-/// and not kept.
+/// Runs an arm while samples are taken; none where somebody wishes the end, or what was found is
+/// told and not kept.
 ///
 /// # Errors
 /// The arm fails this time, or cannot be traced.

@@ -33,7 +33,8 @@ pub(crate) struct Shown {
     /// In the call tree, leave branches out that have less than this share of all samples
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     min_share: f64,
-    /// Of the call tree, graphs and exports, only stacks with a function like this one: '*pipe_*', 'lock'
+    /// Of the call tree, graphs and exports, only stacks with a function like this one: '*pipe_*',
+    /// 'lock'
     #[arg(long, value_name = "NAME")]
     symbol: Option<String>,
     /// Only threads of a name like this one

@@ -47,7 +47,7 @@ use progress::Progress;
 
 /// Run a published experiment on this machine, and say what came beside what was published
 #[derive(Args)]
-#[command(arg_required_else_help = true)]
+#[command(arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
     /// Name the experiments and stop
     #[arg(long)]
@@ -78,7 +78,7 @@ enum Experiment {
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
 #[derive(Args)]
-#[command(mut_args(telling(ALL, [Sampling::FINE, Sampling::QUICK])))]
+#[command(mut_args(telling(ALL, [Sampling::FINE, Sampling::FINE_QUICK])))]
 struct Overhead {
     /// Bytes per call
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size, default_value = "256K")]
@@ -96,9 +96,8 @@ pub(crate) struct Pipes {
     /// Only arms whose name (or part before the @) matches: 'vmsplice-*', '*@same-cpu'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// Where the ends run: same-cpu, cross-cpu, …; all that this machine has unless given
     #[arg(long, value_name = "PLACEMENT", value_parser = values::placements)]
     placement: Vec<Vec<Placement>>,
@@ -121,6 +120,17 @@ pub(crate) struct Pipes {
     times: Times,
     #[command(flatten)]
     measuring: Measuring,
+}
+
+/// The option of experiments that can tell their arms beforehand.
+#[derive(Args, Default)]
+pub(crate) struct Listing {
+    /// Name the arms and stop
+    #[arg(long, conflicts_with_all = [
+        "json", "csv", "report", "plot", "explain", "trace", "tree", "symbol", "thread", "flame",
+        "folded", "firefox",
+    ])]
+    list: bool,
 }
 
 /// Options of every experiment.
@@ -234,7 +244,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn pipes(options: &Pipes) -> anyhow::Result<()> {
     let arms = pipes_arms(options)?;
-    if options.list {
+    if options.listing.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
@@ -280,7 +290,7 @@ fn overhead(options: &Overhead) -> anyhow::Result<()> {
     let cpu = Machine::this().allowed_cpus().iter().last().context("no CPU is allowed")?;
     let arms = overhead::arms(options.buf_size, cpu, &program);
     let outputs = options.measuring.outputs()?;
-    let settings = options.measuring.settings_of(Sampling::FINE, None);
+    let settings = options.measuring.settings_between(Sampling::FINE, Sampling::FINE_QUICK, None);
     let settings = options.times.in_place_of(settings);
     let record = measured(overhead::DESCRIPTION.recorded(), arms, overhead::BARE, &settings)?;
     show(&record, None, outputs)
@@ -340,13 +350,26 @@ pub(crate) fn pipes_arms(options: &Pipes) -> anyhow::Result<Vec<Arm>> {
         true => Vec::new(),
         false => options.arms.iter().cloned().chain(peers).collect(),
     };
-    let arms = chosen(pipes::arms(&axes, &program), &globs)?;
+    none_twice(chosen(pipes::arms(&axes, &program), &globs)?)
+}
+
+/// The arms, none of which is another one's twin, as values that are given twice make them.
+fn none_twice(arms: Vec<Arm>) -> anyhow::Result<Vec<Arm>> {
     let mut names = HashSet::new();
     match arms.iter().find(|arm| !names.insert(&arm.name)) {
         Some(arm) => {
             Err(wrong_usage(format!("{} would run twice: give each value once", arm.name)))
         }
         None => Ok(arms),
+    }
+}
+
+/// Refuses a value of an option that is given twice.
+fn once_each<T: PartialEq>(given: &[T], option: &str) -> anyhow::Result<()> {
+    let twice = given.iter().enumerate().any(|(index, value)| given[..index].contains(value));
+    match twice {
+        true => Err(wrong_usage(format!("{option} has a value twice: give each once"))),
+        false => Ok(()),
     }
 }
 
@@ -493,6 +516,8 @@ impl Sampling {
         time: Duration::from_millis(50),
         warm_up: Duration::from_millis(10),
     };
+    const FINE_QUICK: Sampling =
+        Sampling { blocks: 3, time: Duration::from_millis(30), warm_up: Duration::from_millis(5) };
 }
 
 /// The options whose help tells how much is sampled unless they are given; and parts of them.
@@ -544,12 +569,7 @@ fn adding(option: Arg, more: &str) -> Arg {
 
 impl Measuring {
     fn settings(&self, bytes: Option<u64>) -> Settings {
-        self.settings_of(Sampling::USUAL, bytes)
-    }
-
-    /// The settings, as `usual` where the user says nothing else.
-    fn settings_of(&self, usual: Sampling, bytes: Option<u64>) -> Settings {
-        self.settings_between(usual, Sampling::QUICK, bytes)
+        self.settings_between(Sampling::USUAL, Sampling::QUICK, bytes)
     }
 
     /// The settings, as `usual`, or as `quick` when that is asked for, where the user says nothing
@@ -584,9 +604,12 @@ impl Measuring {
             return Err(wrong_usage("--tree, --flame and their like need --explain"));
         }
         let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(output::is_stdout);
-        if self.shown.trace.is_some() && (to_stdout(&self.json) || to_stdout(&self.csv)) {
+        let is_of_samples = self.json.is_some() || self.report.is_some() || to_stdout(&self.csv);
+        if self.shown.trace.is_some() && is_of_samples {
             return Err(wrong_usage(
-                "what --trace finds goes to standard output; --json FILE is free",
+                "what --trace finds of arms goes to standard output alone; leave out --json, \
+                 --report and --csv -, or trace the arm's command: bytepath explain --trace MODE \
+                 --json FILE -- COMMAND",
             ));
         }
         if to_stdout(&self.json) && to_stdout(&self.csv) {
@@ -635,14 +658,16 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     told(&failed.collect::<Vec<_>>(), record, "arms")
 }
 
-/// Tells by the exit code that arms failed, if any did.
+/// Tells by the exit code that arms failed, or that arms are not explained that were to be, if any.
 fn told(failed: &[&bytepath_report::Arm], record: &Record, what: &str) -> anyhow::Result<()> {
     let why = |arm: &&bytepath_report::Arm| {
         format!("{}: {}", arm.name, arm.why.as_deref().unwrap_or("for no known reason"))
     };
     let lines: Vec<_> = failed.iter().map(why).collect();
+    let not_explained = lab::not_explained(record);
     match lines.len() {
-        0 => Ok(()),
+        0 if not_explained.is_empty() => Ok(()),
+        0 => bail!("{}", not_explained.join("\n")),
         count => bail!("{count} of {} {what} failed:\n  {}", record.arms.len(), lines.join("\n  ")),
     }
 }

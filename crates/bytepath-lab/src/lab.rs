@@ -78,9 +78,19 @@ pub trait Observer {
     /// A sample is about to be taken.
     fn sample(&mut self, turn: &Turn, arm: &str);
 
-    /// Runs an arm as it likes, after and apart from the samples, to say where its time goes.
-    fn explain(&mut self, _: &Arm, _: &dyn Work, _: &Timing, _: Explain) -> Option<Explained> {
-        None
+    /// Runs an arm as it likes, after and apart from the samples, to say where its time goes; none
+    /// where that is not for the record, or somebody wishes the end.
+    ///
+    /// # Errors
+    /// Why it cannot be said.
+    fn explain(
+        &mut self,
+        _: &Arm,
+        _: &dyn Work,
+        _: &Timing,
+        _: Explain,
+    ) -> Result<Option<Explained>, String> {
+        Ok(None)
     }
 
     /// Whether the run is to end now, with what is complete. Asked after each sample.
@@ -370,13 +380,26 @@ impl Bench {
 
     /// Has every arm that ran explained, until somebody wishes the end.
     fn explain(&mut self, timing: &Timing, how: Explain, observer: &mut dyn Observer) {
+        // The arms that are not, by the reason, which most often is the same for all.
+        let mut without: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for running in self.running.iter_mut().filter(|running| running.failed.is_none()) {
-            if end_now(observer).is_some() {
-                self.notes.push("interrupted before every arm was explained".to_owned());
-                return;
+            let explained = match end_now(observer) {
+                None => observer.explain(&running.arm, running.work.as_ref(), timing, how),
+                Some(_) => Ok(None),
+            };
+            match explained {
+                Ok(None) if end_now(observer).is_some() => {
+                    self.notes.push("interrupted before every arm was explained".to_owned());
+                    break;
+                }
+                Ok(explained) => running.explained = explained,
+                Err(why) => without.entry(why).or_default().push(&running.arm.name),
             }
-            running.explained = observer.explain(&running.arm, running.work.as_ref(), timing, how);
         }
+        let note = |(why, arms): (String, Vec<&str>)| {
+            format!("{NOT_EXPLAINED} {}: {why}", arms.join(", "))
+        };
+        self.notes.extend(without.into_iter().map(note));
     }
 
     /// Drops what is of a block that did not come to its end: an arm that failed in it was most
@@ -543,6 +566,15 @@ const INTERRUPTED: &str = "interrupted after";
 /// After how many blocks the run was interrupted, if it was, as a clause.
 pub fn interruption(record: &Record) -> Option<&str> {
     record.notes.iter().map(String::as_str).find(|note| note.starts_with(INTERRUPTED))
+}
+
+/// How the note begins of arms that were to be explained, and are not.
+const NOT_EXPLAINED: &str = "not explained:";
+
+/// What a record's notes say of arms that were to be explained, and are not.
+pub fn not_explained(record: &Record) -> Vec<&str> {
+    let notes = record.notes.iter().map(String::as_str);
+    notes.filter(|note| note.starts_with(NOT_EXPLAINED)).collect()
 }
 
 /// How the reason begins of an arm that could run, and then failed.

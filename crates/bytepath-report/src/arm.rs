@@ -96,6 +96,12 @@ impl Arm {
         }
     }
 
+    /// The ratio to the reference, which is 1 of that itself, unless it failed.
+    pub(crate) fn ratio_or_reference(&self) -> Option<f64> {
+        let is_measured = self.reference && self.status == Status::Ok;
+        self.ratio.or(is_measured.then_some(1.0))
+    }
+
     /// An arm that cannot run here; `why` holds the reason and what would allow it.
     pub fn unavailable(name: impl Into<String>, unit: Unit, why: impl Into<String>) -> Arm {
         Arm { status: Status::Unavailable, why: Some(why.into()), ..Arm::new(name, unit) }

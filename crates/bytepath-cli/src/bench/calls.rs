@@ -10,9 +10,10 @@ use bytepath_lab::experiments::calls;
 use clap::Args;
 
 use super::{
-    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
+    ALL, Listing, Measuring, Sampling, Times, against_first, listed, once_each, show, telling,
+    those_matching,
 };
-use crate::{call, wrong_usage};
+use crate::call;
 
 /// What does batching save? Operations by one system call each, and in batches on a ring
 #[derive(Args)]
@@ -28,9 +29,8 @@ pub(super) struct Calls {
     /// Only arms whose name, or part of it before or after the /, matches: '*/ring-8', 'read'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// Make files in this directory
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -53,10 +53,12 @@ pub(super) fn run(options: &Calls) -> anyhow::Result<()> {
     // The last CPU: the first handles most interrupts on many machines.
     let cpu = Machine::this().allowed_cpus().iter().last().context("no CPU is allowed")?;
     let setup = calls::Setup { program: &program, directory: &directory, cpu };
-    let operations = distinct(&options.ops, OPERATIONS, "--ops")?;
-    let batches = distinct(&options.batch, calls::BATCHES, "--batch")?;
-    let arms = those_matching(calls::arms(&operations, &batches, &setup), &options.arms)?;
-    if options.list {
+    once_each(&options.ops, "--ops")?;
+    once_each(&options.batch, "--batch")?;
+    let operations = if options.ops.is_empty() { OPERATIONS } else { &*options.ops };
+    let batches = if options.batch.is_empty() { calls::BATCHES } else { &*options.batch };
+    let arms = those_matching(calls::arms(operations, batches, &setup), &options.arms)?;
+    if options.listing.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
@@ -65,14 +67,4 @@ pub(super) fn run(options: &Calls) -> anyhow::Result<()> {
     settings.others.insert("directory".into(), directory.display().to_string().into());
     let record = against_first(calls::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, calls::saves(&record).as_deref(), outputs)
-}
-
-/// The values given, or all; each once.
-fn distinct<T: Copy + PartialEq>(given: &[T], all: &[T], option: &str) -> anyhow::Result<Vec<T>> {
-    let twice = given.iter().enumerate().any(|(index, value)| given[..index].contains(value));
-    match (twice, given) {
-        (true, _) => Err(wrong_usage(format!("{option} has a value twice: give each once"))),
-        (false, []) => Ok(all.to_vec()),
-        (false, given) => Ok(given.to_vec()),
-    }
 }

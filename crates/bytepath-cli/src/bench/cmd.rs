@@ -12,7 +12,7 @@ use bytepath_lab::to_the_end::Tolerated;
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
 
-use super::{BLOCKS, Measuring, Sampling, against_first, listed, print, telling, told};
+use super::{BLOCKS, Listing, Measuring, Sampling, against_first, listed, print, telling, told};
 use crate::wrong_usage;
 
 /// How long do commands take? Any of them, interleaved in random order, with intervals
@@ -83,9 +83,8 @@ pub(super) struct Cmd {
     /// Start each command without a shell, split into words as one would
     #[arg(short = 'N', long)]
     no_shell: bool,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// Keep outputs in this directory while they are compared
     #[arg(long, value_name = "DIR", default_value = ".", requires = "check_output")]
     dir: PathBuf,
@@ -134,7 +133,7 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
             warm_ups: options.warmup,
         },
     );
-    if options.list {
+    if options.listing.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;

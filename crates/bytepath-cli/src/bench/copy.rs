@@ -12,7 +12,7 @@ use bytepath_lab::experiments::copy::{self, Asked, Place};
 use bytepath_lab::lab::Blocks;
 use clap::{Arg, Args};
 
-use super::{Measuring, Sampling, adding, against_first, listed, show, those_matching};
+use super::{Listing, Measuring, Sampling, adding, against_first, listed, show, those_matching};
 use crate::values::{self, unknown};
 use crate::wrong_usage;
 
@@ -55,9 +55,8 @@ pub(crate) struct Copy {
     /// Only arms whose name, or a part of it between /, matches: 'ext4', 'bytepath-cp', 'uring*'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// Begin no further block after this time, once there are 3
     #[arg(long, value_name = "TIME", value_parser = values::some_time, conflicts_with_all = ["blocks", "until_ci", "quick"])]
     within: Option<Duration>,
@@ -128,7 +127,7 @@ pub(super) fn run(options: &Copy) -> anyhow::Result<()> {
         others: &others,
         uncached: options.uncached,
     };
-    if options.list {
+    if options.listing.list {
         let named = |kind: &ground::Kind| Place::named(*kind, &options.work);
         let places: Vec<_> = options.on.iter().map(named).collect();
         return listed(&those_matching(copy::arms(&places, &asked), &options.arms)?);

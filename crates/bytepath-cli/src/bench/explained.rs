@@ -82,18 +82,20 @@ impl Explains for Ipc {
     }
 }
 
-/// Runs an arm while samples are taken; none where it fails this time, or somebody wishes the end.
+/// Runs an arm while samples are taken; none where somebody wishes the end, or what was found is
+/// told and not kept.
+///
+/// # Errors
+/// The arm fails this time, or cannot be traced.
 pub(super) fn looked_at(
     arm: &Arm,
     work: &dyn Work,
     timing: &Timing,
     how: Explain,
-) -> Option<Explained> {
+) -> Result<Option<Explained>, String> {
     if let Some(mode) = Mode::ALL.iter().find(|mode| Some(mode.name()) == how.trace) {
-        if let Err(error) = traced(*mode, arm, work, timing) {
-            crate::say(format_args!("bytepath: {}: {error:#}", arm.name));
-        }
-        return None;
+        let traced = traced(*mode, arm, work, timing).map_err(|error| format!("{error:#}"));
+        return traced.or_else(of_itself).map(|()| None);
     }
     let stacks = if how.frame_pointers { Stacks::FramePointers } else { Stacks::Tables };
     let beside: Vec<String> = work.beside().iter().map(|name| (*name).to_owned()).collect();
@@ -106,19 +108,25 @@ pub(super) fn looked_at(
     let timing = Timing { measured, ..*timing };
     let watch = Watch::start(Whom::Started, work.cpus(), &settings);
     let began = Instant::now();
-    let mut ran = false;
+    let mut ran = Ok(());
     for _ in 0..RUNS_MAX {
-        ran |= work.sample(&timing).is_ok();
-        if !ran || began.elapsed() >= LOOKED_AT || interrupt::wished() {
+        ran = work.sample(&timing).map(|_| ());
+        if ran.is_err() || began.elapsed() >= LOOKED_AT || interrupt::wished() {
             break;
         }
     }
     let mut explained = watch.stop().explained;
+    ran.or_else(of_itself)?;
     if has_load {
         explained.missing.push(CLIENTS_LEFT_OUT.to_owned());
     }
     published::beside(&arm.name, &mut explained);
-    (ran && !interrupt::wished()).then_some(explained)
+    Ok(Some(explained).filter(|_| !interrupt::wished()))
+}
+
+/// The error, where it is the arm's own: one that is told to end says so in its own way.
+fn of_itself(why: String) -> Result<(), String> {
+    if interrupt::wished() { Ok(()) } else { Err(why) }
 }
 
 /// Runs an arm once while it is traced, and tells what was found on standard output.
@@ -129,7 +137,7 @@ fn traced(mode: Mode, arm: &Arm, work: &dyn Work, timing: &Timing) -> anyhow::Re
     let ran = work.sample(timing);
     tracing.disarm();
     let traced = tracing.finish(&arm.name)?;
-    ran.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    ran.map_err(anyhow::Error::msg)?;
     let text = trace::shown::text(&traced);
     writeln!(std::io::stdout(), "── {} ──\n{text}", arm.name).context("standard output")
 }

@@ -9,9 +9,10 @@ use bytepath_lab::fget_work;
 use clap::{Args, ValueEnum};
 
 use super::{
-    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
+    ALL, Listing, Measuring, Sampling, Times, against_first, listed, none_twice, show, telling,
+    those_matching,
 };
-use crate::{serve, wrong_usage};
+use crate::serve;
 
 /// What does a descriptor cost? A service in situations that differ in who shares its table
 ///
@@ -44,9 +45,8 @@ pub(super) struct Fget {
     /// Only arms whose name, or part of it at a /, matches: 'unix', 'private-table', 'read'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     #[command(flatten)]
     times: Times,
     #[command(flatten)]
@@ -83,14 +83,9 @@ pub(super) fn run(options: &Fget) -> anyhow::Result<()> {
         clients: options.clients.into(),
         memcached: options.peer.map(|Peer::Memcached| fget_work::memcached()),
     };
-    let mut names = std::collections::HashSet::new();
-    let arms = fget::arms(&axes, &program);
-    if let Some(twice) = arms.iter().find(|arm| !names.insert(arm.name.clone())) {
-        let name = &twice.name;
-        return Err(wrong_usage(format!("{name} would run twice: give each value once")));
-    }
+    let arms = none_twice(fget::arms(&axes, &program))?;
     let arms = those_matching(arms, &options.arms)?;
-    if options.list {
+    if options.listing.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;

@@ -18,7 +18,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use rustix::fs::FileType;
 use serde_json::Value;
 
-use super::{ALL, Measuring, Sampling, Times, against_first, show, telling};
+use super::{ALL, Listing, Measuring, Sampling, Times, against_first, show, telling};
 use crate::drive::{Rw, access, count};
 use crate::output::is_stdout;
 use crate::{values, wrong_usage};
@@ -35,9 +35,8 @@ pub(crate) struct Files {
     /// Only arms whose name (or part before the @) matches: 'uring*', '*@direct'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// Past the page cache (O_DIRECT); this and --buffered unless one is given
     #[arg(long)]
     direct: bool,
@@ -151,7 +150,7 @@ fn device() -> impl TypedValueParser<Value = Device> {
 pub(super) fn run(options: &Files) -> anyhow::Result<()> {
     options.check()?;
     let names = options.names()?;
-    if options.list {
+    if options.listing.list {
         return super::list(&names);
     }
     let outputs = options.measuring.outputs()?;

@@ -5,7 +5,7 @@ use bytepath_lab::experiments::generators;
 use clap::Args;
 
 use super::{
-    ALL, Measuring, Sampling, Times, against_first, listed, placements, show, telling,
+    ALL, Listing, Measuring, Sampling, Times, against_first, listed, placements, show, telling,
     those_matching,
 };
 use crate::values;
@@ -23,9 +23,8 @@ pub(super) struct Generators {
     /// Only arms whose name, or part of it at a /, matches: 'bytepath*', 'splice@same-cpu'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     #[command(flatten)]
     times: Times,
     #[command(flatten)]
@@ -58,7 +57,7 @@ pub(super) fn run(options: &Generators) -> anyhow::Result<()> {
     let placements = placements(&options.placement.concat())?;
     let arms = generators::arms(&options.kind, &placements, &program);
     let arms = those_matching(arms, &options.arms)?;
-    if options.list {
+    if options.listing.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;

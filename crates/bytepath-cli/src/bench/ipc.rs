@@ -13,8 +13,8 @@ use bytepath_lab::tune::Site;
 use clap::{Arg, Args};
 
 use super::{
-    BLOCKS, Measuring, Sampling, TIMES, Times, against_first, listed, placements, show, telling,
-    telling_with, those_matching, those_matching_as,
+    BLOCKS, Listing, Measuring, Sampling, TIMES, Times, against_first, listed, placements, show,
+    telling, telling_with, those_matching, those_matching_as,
 };
 use crate::{pass, trip, values, wrong_usage};
 
@@ -25,9 +25,8 @@ pub(crate) struct Ipc {
     /// Only arms whose name (or part before the @) matches: 'channel*', '*@same-cpu'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// How long do some bytes take there and back, instead: pipe, socket, eventfd, futex, channel
     #[arg(long, conflicts_with_all = ["sink", "file", "bytes", "dir"])]
     latency: bool,
@@ -110,7 +109,7 @@ fn timed(
     arms: Vec<Arm>,
     [usual, quick]: [Sampling; 2],
 ) -> anyhow::Result<()> {
-    if options.list {
+    if options.listing.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
@@ -137,7 +136,7 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
         let setup = ipc::Setup { program, file: &file, bytes, checksum, keeps, directory };
         those_matching_as(ipc::arms(&placements, &setup), &options.arms, &globs(&options.arms))
     };
-    if options.list {
+    if options.listing.list {
         return listed(&arms(PathBuf::new(), 0, 0)?);
     }
     arms(PathBuf::new(), 0, 0)?;

@@ -9,7 +9,7 @@ use bytepath_lab::keepalive::nginx;
 use clap::Args;
 
 use super::{
-    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
+    ALL, Listing, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
 };
 use crate::requests::{CONCURRENCY_MAX, rate};
 
@@ -20,9 +20,8 @@ pub(super) struct Keepalive {
     /// Only arms whose name, or part of it at a /, matches: 'proxy_pass', 'tcp-*', saturation
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// How many connections the client has at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=CONCURRENCY_MAX), default_value_t = 64)]
     connections: u32,
@@ -64,7 +63,7 @@ pub(super) fn run(options: &Keepalive) -> anyhow::Result<()> {
         workers: options.workers,
     };
     let arms = those_matching(keepalive::arms(&setup), &options.arms)?;
-    if options.list {
+    if options.listing.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;

@@ -10,9 +10,10 @@ use bytepath_lab::memory::{Sweep, peers};
 use clap::Args;
 
 use super::{
-    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
+    ALL, Listing, Measuring, Sampling, Times, against_first, listed, none_twice, once_each, show,
+    telling, those_matching,
 };
-use crate::{sweep, values, wrong_usage};
+use crate::{sweep, values};
 
 /// How fast is memory? Reading, writing, filling and copying, by block, page size and threads
 #[derive(Args)]
@@ -40,9 +41,8 @@ pub(super) struct Memory {
     /// Only arms whose name, or part of it before or after the /, matches: 'copy*', '16KiB'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     #[command(flatten)]
     times: Times,
     #[command(flatten)]
@@ -69,9 +69,10 @@ pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
     if cpus.is_empty() {
         anyhow::bail!("no CPU is allowed");
     }
+    once_each(&options.size, "--size")?;
     let axes = Axes {
         sweeps: options.ops.clone(),
-        sizes: once_each(&options.size, "--size")?,
+        sizes: options.size.clone(),
         pages: options.pages.clone(),
         threads: options.threads.iter().map(|threads| *threads as usize).collect(),
         peers: options.peer.clone(),
@@ -83,11 +84,8 @@ pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
         available_bytes: bytepath::machine::memory_room().bytes,
         sizes: if options.measuring.quick { QUICK_SIZES } else { SIZES },
     };
-    let arms = those_matching(memory::arms(&axes, &setup), &options.arms)?;
-    if let Some(twice) = first_twice(&arms) {
-        return Err(wrong_usage(format!("{twice} would run twice: give each value once")));
-    }
-    if options.list {
+    let arms = none_twice(those_matching(memory::arms(&axes, &setup), &options.arms)?)?;
+    if options.listing.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
@@ -97,19 +95,6 @@ pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
     let record = against_first(memory::DESCRIPTION.recorded(), arms, &settings)?;
     drop(lent);
     show(&record, memory::curve(&record).as_deref(), outputs)
-}
-
-fn once_each(sizes: &[usize], option: &str) -> anyhow::Result<Vec<usize>> {
-    let twice = sizes.iter().enumerate().any(|(index, size)| sizes[..index].contains(size));
-    match twice {
-        true => Err(wrong_usage(format!("{option} has a value twice: give each once"))),
-        false => Ok(sizes.to_vec()),
-    }
-}
-
-fn first_twice(arms: &[bytepath_lab::arm::Arm]) -> Option<&str> {
-    let mut names = std::collections::HashSet::new();
-    arms.iter().map(|arm| arm.name.as_str()).find(|name| !names.insert(*name))
 }
 
 /// Lends pages to the pool where that was asked for.

@@ -12,7 +12,7 @@ use clap::Args;
 
 use super::memory::lent;
 use super::{
-    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
+    ALL, Listing, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
 };
 use crate::paging;
 
@@ -26,9 +26,8 @@ pub(super) struct PagesOptions {
     /// Only arms whose name, or part of it before or after the /, matches: 'vmsplice', 'stride-*'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// Make the file of o-direct in this directory
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -55,7 +54,7 @@ pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
     let cpu = Machine::this().allowed_cpus().iter().last().context("no CPU is allowed")?;
     let setup = pages::Setup { program: &program, directory: &directory, cpu };
     let arms = those_matching(pages::arms(&options.area, &setup), &options.arms)?;
-    if options.list {
+    if options.listing.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;

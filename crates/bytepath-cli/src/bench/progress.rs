@@ -94,7 +94,7 @@ impl Observer for Progress {
         work: &dyn Work,
         timing: &Timing,
         how: Explain,
-    ) -> Option<Explained> {
+    ) -> Result<Option<Explained>, String> {
         self.line(&format!("explaining {}", arm.name));
         super::explained::looked_at(arm, work, timing, how)
     }

@@ -9,7 +9,7 @@ use bytepath_lab::lab::Blocks;
 use clap::Args;
 
 use super::cmd::{failed, tolerated};
-use super::{BLOCKS, Measuring, Sampling, against_first, listed, print, telling};
+use super::{BLOCKS, Listing, Measuring, Sampling, against_first, listed, print, telling};
 use crate::{values, wrong_usage};
 
 /// How long does a pipeline take by the shell, and by bytepath run?
@@ -32,9 +32,8 @@ pub(super) struct Run {
     /// that end with one of these codes
     #[arg(short, long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     ignore_failure: Option<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// Begin no further block after this time, once there are 3
     #[arg(long, value_name = "TIME", value_parser = values::some_time, conflicts_with_all = ["blocks", "until_ci", "quick"])]
     within: Option<Duration>,
@@ -70,7 +69,7 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
         tolerated: tolerated(options.ignore_failure.as_deref())?,
         options: &options.with,
     });
-    if options.list {
+    if options.listing.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;

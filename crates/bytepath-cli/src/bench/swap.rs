@@ -11,8 +11,8 @@ use bytepath_report::numbers;
 use clap::Args;
 
 use super::{
-    BLOCKS, Measuring, Sampling, TIMES, Times, chosen_by_name, listed, measured, show, telling,
-    telling_with,
+    BLOCKS, Listing, Measuring, Sampling, TIMES, Times, chosen_by_name, listed, measured, show,
+    telling, telling_with,
 };
 use crate::{touch, values, wrong_usage};
 
@@ -26,9 +26,8 @@ pub(super) struct Swap {
     /// Only these arms, by name or pattern: swap-file, 'zram-*', none
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
-    list: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// What is short of memory: touch (a process that writes and reads it), redis, mariadb
     #[arg(long, value_name = "WORK", value_parser = job, default_value = "touch")]
     work: Job,
@@ -113,7 +112,7 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     };
     options.fits(&setup)?;
     let arms = chosen_by_name(swap::arms(options.work, &setup), &options.arms)?;
-    if options.list {
+    if options.listing.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;

@@ -33,7 +33,8 @@ pub(crate) struct Shown {
     /// In the call tree, leave branches out that have less than this share of all samples
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     min_share: f64,
-    /// Of the call tree, graphs and exports, only stacks with a function like this one: 'pipe_*', 'lock'
+    /// Of the call tree, graphs and exports, only stacks with a function like this one: '*pipe_*',
+    /// 'lock'
     #[arg(long, value_name = "NAME")]
     symbol: Option<String>,
     /// Only threads of a name like this one
@@ -156,9 +157,23 @@ impl Shown {
         if self.tree || self.symbol.is_some() || self.thread.is_some() {
             let shown = tree::Shown { share_min: self.min_share / 100.0, ..Default::default() };
             let all = named.profile.samples();
-            text += &format!("\n{}", tree::text(&self.filtered(named.profile), all, &shown));
+            text += &match self.left_nothing_of(named.profile) {
+                Some(why) => format!("\n{why}\n"),
+                None => format!("\n{}", tree::text(&self.filtered(named.profile), all, &shown)),
+            };
         }
         text
+    }
+
+    /// Where there are samples, and none is as the filters want it: so.
+    fn left_nothing_of(&self, profile: &Profile) -> Option<String> {
+        if profile.samples() == 0 || self.filtered(profile).samples() > 0 {
+            return None;
+        }
+        let thread = self.thread.as_ref().map(|name| format!("is of a thread like {name}"));
+        let symbol = self.symbol.as_ref().map(|name| format!("has a function like {name}"));
+        let wanted: Vec<_> = thread.into_iter().chain(symbol).collect();
+        Some(format!("none of {} samples {}", profile.samples(), wanted.join(" and ")))
     }
 
     fn filtered(&self, profile: &Profile) -> Profile {
@@ -186,6 +201,9 @@ impl Shown {
             if named.explained.samples == 0 {
                 return Err(no_samples(&path, named));
             }
+            if let Some(why) = self.left_nothing_of(named.profile) {
+                return Err(cannot_write(&path, named, &why));
+            }
             let profile = self.filtered(named.profile);
             let made = (file.make)(&Named { profile: &profile, ..*named });
             let made = made.with_context(|| format!("{}: {}", path.display(), named.name))?;
@@ -201,13 +219,17 @@ impl Shown {
 }
 
 /// Why nothing can be made for a file.
-fn no_samples(path: &Path, Named { name, explained, .. }: &Named<'_>) -> anyhow::Error {
-    let refused = explained.missing.iter().find(|why| why.starts_with(NO_SAMPLES));
+fn no_samples(path: &Path, named: &Named<'_>) -> anyhow::Error {
+    let refused = named.explained.missing.iter().find(|why| why.starts_with(NO_SAMPLES));
     let why = match refused {
         Some(why) => why.clone(),
         None => format!("{NO_SAMPLES}; let it run for longer, or take more of them (--hz)"),
     };
-    anyhow::anyhow!("cannot write {}, of {name}: {why}", path.display())
+    cannot_write(path, named, &why)
+}
+
+fn cannot_write(path: &Path, named: &Named<'_>, why: &str) -> anyhow::Error {
+    anyhow::anyhow!("cannot write {}, of {}: {why}", path.display(), named.name)
 }
 
 /// `out.svg` and `write-read@same-cpu` make `out.write-read@same-cpu.svg`; a name that is taken
@@ -245,6 +267,33 @@ mod tests {
         };
         assert_eq!(told(&["x", "no samples: y"]), "cannot write out, of arm: no samples: y");
         assert!(told(&[]).ends_with("let it run for longer, or take more of them (--hz)"));
+    }
+
+    #[test]
+    fn filters_that_leave_nothing_are_what_is_told() {
+        let out = || Some(PathBuf::from("out"));
+        let shown = |symbol: &str, thread: Option<&str>| Shown {
+            flame: out(),
+            folded: out(),
+            firefox: out(),
+            symbol: Some(symbol.to_owned()),
+            thread: thread.map(str::to_owned),
+            ..Shown::default()
+        };
+        let profile = Profile::from_folded([("cat;read;anon_pipe_read", 551)]);
+        let explained = Explained { samples: 551, ..Explained::default() };
+        let named = Named { name: "arm", explained: &explained, profile: &profile };
+        let why = "none of 551 samples has a function like pipe_*";
+        let nothing = shown("pipe_*", None);
+        for made in nothing.made(std::slice::from_ref(&named)) {
+            let error = made.expect_err("there is nothing to write").to_string();
+            assert_eq!(error, format!("cannot write out, of arm: {why}"));
+        }
+        assert!(nothing.text(&named).ends_with(&format!("\n{why}\n")));
+        let both = shown("pipe_*", Some("tar")).left_nothing_of(&profile).expect("nothing is left");
+        assert!(both.ends_with("is of a thread like tar and has a function like pipe_*"), "{both}");
+        let found = shown("*pipe_*", None);
+        assert!(found.made(&[named]).iter().all(Result::is_ok));
     }
 
     #[test]

@@ -101,6 +101,27 @@ fn the_list_names_the_arms_and_globs_choose_among_them() {
 }
 
 #[test]
+fn the_list_of_experiments_is_asked_for_with_no_experiment_beside() {
+    let listed = run(&mut bytepath(&["bench", "--list"])).well().stdout;
+    assert!(listed.starts_with("pipes "), "{listed}");
+    run(&mut bytepath(&["bench", "--list", "pipes"])).refused(2, &["'pipes'", "'--list'"]);
+}
+
+#[test]
+fn the_list_goes_with_no_output() {
+    let outputs: [&[&str]; 5] =
+        [&["--json", "x"], &["--plot"], &["--explain"], &["--flame", "x"], &["--tree"]];
+    for experiment in ["pipes", "memory", "ipc"] {
+        for output in outputs {
+            let words = [&["bench", experiment, "--list"], output].concat();
+            run(&mut bytepath(&words)).refused(2, &["cannot be used with", "--list", output[0]]);
+        }
+    }
+    let words = ["explain", "pipes", "--list", "--flame", "x"];
+    run(&mut bytepath(&words)).refused(2, &["cannot be used with", "--list", "--flame"]);
+}
+
+#[test]
 fn axes_of_several_values_make_an_arm_of_each() {
     let words = ["--arms", "write-read", "--placement", "same-cpu,free"];
     let axes = ["--pipe-size", "64K,1M", "--buf-size", "4K,256K", "--wait", "block,poll"];

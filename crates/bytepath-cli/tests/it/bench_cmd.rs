@@ -537,3 +537,24 @@ fn a_folder_for_temporary_files_that_is_full_is_named() {
     let words = [&format!("cannot write into {name}: No space left"), "set TMPDIR"];
     assert!(words.iter().all(|word| done.stdout.contains(*word)), "{done:?}");
 }
+
+/// The command ends well as long as it is measured, and fails once it is run to be explained.
+#[test]
+fn an_explanation_that_fails_is_told_and_so_is_the_file_that_there_is_not() {
+    let folder = folder();
+    let words = ["--blocks", "2", "--no-store", "--explain", "--flame", "f.svg"];
+    // Disturbed samples are measured again, so how often it is measured is not known.
+    for first in 6..60 {
+        fs::write(folder.path().join("c"), "0").expect("it is written");
+        let line = format!(
+            "n=$(($(cat c)+1)); echo $n >c; [ $n -lt {first} ] || {{ echo it is over >&2; false; }}"
+        );
+        let done = bench(folder.path(), &[&[line.as_str()][..], &words].concat());
+        if !done.stdout.contains("n/a") && !done.stderr.contains("no arm can run") {
+            let done = done.refused(1, &["not explained: n=$((", "it is over"]);
+            assert!(!folder.path().join("f.svg").exists(), "{done:?}");
+            return;
+        }
+    }
+    panic!("it was never measured to the end");
+}

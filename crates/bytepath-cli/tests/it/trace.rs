@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, Done, bytepath, run};
+use crate::program::{BYTEPATH, Done, as_nobody, bytepath, run, shell};
 
 /// What was traced into a file; says why not and gives none where BPF is not to be had.
 fn traced(words: &[&str]) -> Option<(Value, Done)> {
@@ -93,6 +93,26 @@ fn the_arms_of_an_experiment_are_traced() {
     assert!(done.status.success(), "{done:?}");
     assert!(done.stdout.contains("── write-read@"), "{done:?}");
     assert!(done.stdout.contains("attached: "), "{done:?}");
+}
+
+#[test]
+fn arms_that_nobody_may_trace_are_told_and_the_code_is_1() {
+    let Some(as_nobody) = as_nobody() else { return };
+    let words = "explain pipes --arms write-read@free --placement free --bytes 1M --no-store";
+    let done = shell(&format!("cd / && {as_nobody}\"$bytepath\" {words} --trace offcpu"));
+    if [Some(126), Some(127)].contains(&done.status.code()) {
+        println!("skipped: nobody cannot run the program from where it was built: {}", done.stderr);
+        return;
+    }
+    done.refused(1, &["not explained: write-read@free: cannot trace", "CAP_BPF"]);
+}
+
+#[test]
+fn what_is_traced_of_arms_is_promised_to_no_record() {
+    for output in ["--json", "--report"] {
+        let words = ["explain", "pipes", "--trace", "offcpu", output, "/nonexistent/x"];
+        run(&mut bytepath(&words)).refused(2, &["goes to standard output alone", "--report"]);
+    }
 }
 
 #[test]

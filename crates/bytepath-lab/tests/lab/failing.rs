@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use bytepath_lab::arm::Arm;
-use bytepath_lab::lab::{self, Blocks};
-use bytepath_report::{Experiment, Sample, Status};
+use bytepath_lab::arm::{Arm, Timing, Work};
+use bytepath_lab::lab::{self, Blocks, Explain, Observer, Settings};
+use bytepath_lab::schedule::Turn;
+use bytepath_report::{Experiment, Explained, Sample, Status};
 
 use crate::works::{Told, arm, found, recorded, run, settings, steady, worked};
 
@@ -81,6 +82,41 @@ fn a_reference_that_fails_midway_leaves_no_ratios_and_a_note() {
     assert!(record.arms.iter().all(|arm| arm.ratio.is_none() && arm.verdict.is_none()));
     let said = "the reference arm a failed, so there are no ratios";
     assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
+}
+
+/// Explains no arm, and says why.
+struct Unexplaining;
+
+impl Observer for Unexplaining {
+    fn begin(&mut self, _: usize, _: Option<u32>) {}
+
+    fn unavailable(&mut self, _: &str, _: &str) {}
+
+    fn sample(&mut self, _: &Turn, _: &str) {}
+
+    fn explain(
+        &mut self,
+        arm: &Arm,
+        _: &dyn Work,
+        _: &Timing,
+        _: Explain,
+    ) -> Result<Option<Explained>, String> {
+        match arm.name.as_str() {
+            "c" => Ok(Some(Explained::default())),
+            _ => Err("it is over".to_owned()),
+        }
+    }
+}
+
+#[test]
+fn arms_that_are_not_explained_are_noted_once_for_each_reason() {
+    let arms = ["a", "b", "c"].map(|name| steady(name, 1.0)).into();
+    let how = Explain { hz: 99, frame_pointers: false, trace: None };
+    let wanted = Settings { explain: Some(how), ..settings(Blocks::Exactly(3)) };
+    let record = lab::run(Experiment::default(), arms, "a", &wanted, &mut Unexplaining);
+    let record = record.expect("arms can run");
+    assert_eq!(lab::not_explained(&record), ["not explained: a, b: it is over"]);
+    assert!(found(&record, "c").explained.is_some() && found(&record, "a").explained.is_none());
 }
 
 #[test]

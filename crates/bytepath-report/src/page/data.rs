@@ -99,7 +99,7 @@ fn arm_data(arm: &Arm, limits: &Limits, names: &mut Names) -> ArmData {
         reference: arm.reference,
         median: arm.median,
         ci95: arm.ci95,
-        ratio: arm.ratio.or(arm.reference.then_some(1.0)),
+        ratio: arm.ratio_or_reference(),
         ratio_ci95: arm.ratio_ci95,
         verdict: arm.verdict.map(|verdict| verdict.as_str()),
         published: arm.published.as_ref().map(|published| published.value),

@@ -234,11 +234,7 @@ fn measured(record: &Record, arm: &Arm, value: Option<f64>) -> String {
 }
 
 fn ratio(arm: &Arm) -> String {
-    match arm.ratio {
-        None if arm.reference => numbers::ratio(1.0),
-        None => unknown(),
-        Some(ratio) => numbers::ratio(ratio),
-    }
+    arm.ratio_or_reference().map_or_else(unknown, numbers::ratio)
 }
 
 fn figure(value: Option<f64>) -> String {
@@ -253,4 +249,68 @@ fn share(arm: &Arm, param: &str) -> String {
 
 fn unknown() -> String {
     UNKNOWN.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{Build, Costs, Experiment, Machine, SchemaName, csv};
+
+    /// Costs that no column shows, and why.
+    const WITHOUT_A_COLUMN: &[(&str, &str)] = &[
+        ("syscalls_per_gib", "routes are told apart by CPU time and switches; the page has it"),
+        ("page_faults_per_gib", "likewise"),
+    ];
+
+    #[test]
+    fn every_cost_is_in_the_csv_on_the_page_and_in_the_table() {
+        // Every field by its name, so that a new one cannot be forgotten here.
+        let costs = Costs {
+            cpu_user_s_per_gib: Some(1.0),
+            cpu_system_s_per_gib: Some(1.0),
+            syscalls_per_gib: Some(1.0),
+            context_switches_per_gib: Some(1.0),
+            page_faults_per_gib: Some(1.0),
+            cpu_ns_per_op: Some(1.0),
+            syscalls_per_op: Some(1.0),
+            context_switches_per_op: Some(1.0),
+            cpu_user_s_per_run: Some(1.0),
+            cpu_system_s_per_run: Some(1.0),
+            context_switches_per_run: Some(1.0),
+            page_faults_per_run: Some(1.0),
+            peak_memory_bytes: Some(1.0),
+        };
+        let Ok(Value::Object(all)) = serde_json::to_value(costs) else { panic!("{costs:?}") };
+        let record = Record {
+            schema: SchemaName::V1,
+            id: String::new(),
+            started: String::new(),
+            bytepath: Build::default(),
+            machine: Machine::default(),
+            experiment: Experiment::default(),
+            settings: Default::default(),
+            blocks: 3,
+            trusted: true,
+            untrusted_why: None,
+            control: None,
+            arms: Vec::new(),
+            notes: Vec::new(),
+        };
+        let cells = |costs: Costs| -> Vec<String> {
+            let arm = Arm { costs: Some(costs), ..Arm::new("arm", Unit::GibPerSecond) };
+            ALL.iter().map(|column| (column.cell)(&record, &arm)).collect()
+        };
+        for name in all.keys() {
+            assert!(csv::COLUMNS.iter().any(|column| column.name == name), "{name}: csv.rs");
+            let page = include_str!("../page/js/costs.js");
+            assert!(page.contains(&format!("\"{name}\"")), "{name}: costs.js");
+            let mut more = all.clone();
+            more.insert(name.clone(), 1e9.into());
+            let more = serde_json::from_value(Value::Object(more)).expect("they are costs");
+            let has_none = WITHOUT_A_COLUMN.iter().any(|(without, _)| without == name);
+            assert_eq!(cells(more) == cells(costs), has_none, "{name}: columns.rs");
+        }
+    }
 }

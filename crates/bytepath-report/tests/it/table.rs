@@ -1,7 +1,7 @@
 //! The table as a person sees it, at the widths that people have.
 
 use bytepath_report::table::{Style, render};
-use bytepath_report::{Arm, Record, Unit};
+use bytepath_report::{Arm, Record, Status, Unit};
 
 use crate::sample;
 
@@ -110,6 +110,18 @@ fn intervals_stay_longer_than_what_others_published_and_nothing_passes_for_touch
         let named = named || text.replace("\n  ", " ").contains("at them: vmsplice → splice,");
         assert!(touched || named, "{width}:\n{text}");
     }
+}
+
+#[test]
+fn a_reference_that_failed_has_no_ratio() {
+    let mut record = sample::record();
+    let reference = &mut record.arms[0];
+    (reference.status, reference.median) = (Status::Unavailable, None);
+    (reference.ci95, reference.published, reference.costs) = (None, None, None);
+    let text = at_width(&record, 80);
+    let row = text.lines().find(|line| line.starts_with("write → read *")).expect("its row");
+    let cells: Vec<_> = row.split_whitespace().skip(4).collect();
+    insta::assert_snapshot!(cells.join(" "), @"n/a – – –");
 }
 
 #[test]

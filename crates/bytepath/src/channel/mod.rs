@@ -17,6 +17,7 @@
 //! let mut space = sender.space(5)?;
 //! space.bytes().copy_from(0, b"world");
 //! space.commit(5);
+//! sender.wait_until_taken()?; // without it, nobody knows whether the receiver took all of it
 //! sender.finish();
 //! assert_eq!(other.join().expect("no panic")?, "hello, world");
 //! # Ok(()) }
@@ -35,6 +36,8 @@
 //! What an end may rely on, whatever the other one does, killed at any instant or hostile:
 //! - A receiver gets every byte that was committed, then the end or an error; within 100 ms of the
 //!   sender's death.
+//! - A sender fails with the second piece after its receiver was dropped, and soon after one was killed,
+//!   also where the ring has space; what it sent before may lie there unread.
 //! - Neither reads or writes outside of the ring: the other's counts are read once and checked.
 //! - Memory cannot be taken away: its seals and size are checked before it is mapped.
 //! - Bytes may change as long as they are in the ring, if the other end is not to be trusted. So

@@ -1,7 +1,7 @@
 //! A queue of messages: the sender borrows space for one, fills it and commits it; the receiver
 //! borrows the next and releases it. They lie in the ring as `records` says.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::connection::Connection;
@@ -151,6 +151,13 @@ impl AsFd for MessageSender {
     }
 }
 
+/// For event loops that take numbers.
+impl AsRawFd for MessageSender {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
 impl MessageReceiver {
     /// Waits for a message; `None` at the end of the queue.
     ///
@@ -238,6 +245,13 @@ impl MessageReceiver {
 impl AsFd for MessageReceiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
+    }
+}
+
+/// For event loops that take numbers.
+impl AsRawFd for MessageReceiver {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

@@ -23,6 +23,43 @@
 //! # Ok(()) }
 //! ```
 //!
+//! In an event loop, an end's descriptor is waited for as any other's (epoll(7); mio and tokio take it as
+//! it is), to be readable, once the end's `watch` has said that there is nothing now:
+//!
+//! ```
+//! use bytepath::channel::{Connection, MessageNow, Setup};
+//! use rustix::event::epoll;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (here, there) = Connection::pair()?;
+//! # let other = std::thread::spawn(move || {
+//! #     let mut sender = there.message_sender(&Setup::default()).expect("a receiver");
+//! #     sender.send(b"hello").expect("it goes");
+//! #     sender.finish();
+//! # });
+//! let mut receiver = here.message_receiver(&Setup::default())?;
+//! let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+//! let data = epoll::EventData::new_u64(1);
+//! epoll::add(&events, &receiver, data, epoll::EventFlags::IN)?;
+//! let mut ready = Vec::with_capacity(8);
+//! let mut messages = 0;
+//! loop {
+//!     match receiver.try_receive()? {
+//!         MessageNow::Message(_) => messages += 1, // released where it is dropped
+//!         MessageNow::End => break,
+//!         // Where it is true, something has come meanwhile.
+//!         MessageNow::Nothing if receiver.watch()? => {}
+//!         MessageNow::Nothing => {
+//!             epoll::wait(&events, rustix::buffer::spare_capacity(&mut ready), None)?;
+//!             ready.clear();
+//!         }
+//!     }
+//! }
+//! assert_eq!(messages, 1);
+//! # other.join().expect("no panic");
+//! # Ok(()) }
+//! ```
+//!
 //! The way of a byte: two ends meet at an [`Address`], or by a descriptor that one inherits, as a
 //! [`Connection`]; they say what they are (`hello`); the sender makes memory that can be made neither
 //! shorter nor longer and hands it over. From then on the sender writes to the ring, commits, and

@@ -5,7 +5,7 @@
 //! sleeps: no copy, no system call.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use super::connection::Connection;
 use super::error::ChannelError;
@@ -132,6 +132,13 @@ impl AsFd for Sender {
     }
 }
 
+/// For event loops that take numbers.
+impl AsRawFd for Sender {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
 impl io::Write for Sender {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.is_empty() {
@@ -249,6 +256,13 @@ impl Receiver {
 impl AsFd for Receiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
+    }
+}
+
+/// For event loops that take numbers.
+impl AsRawFd for Receiver {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

@@ -44,15 +44,18 @@
 //! let mut ready = Vec::with_capacity(8);
 //! let mut messages = 0;
 //! loop {
-//!     match receiver.try_receive()? {
-//!         MessageNow::Message(_) => messages += 1, // released where it is dropped
-//!         MessageNow::End => break,
-//!         // Where it is true, something has come meanwhile.
-//!         MessageNow::Nothing if receiver.watch()? => {}
-//!         MessageNow::Nothing => {
-//!             epoll::wait(&events, rustix::buffer::spare_capacity(&mut ready), None)?;
-//!             ready.clear();
+//!     let nothing = match receiver.try_receive()? {
+//!         MessageNow::Message(_) => {
+//!             messages += 1; // released where it is dropped
+//!             false
 //!         }
+//!         MessageNow::Nothing => true,
+//!         MessageNow::End => break,
+//!     };
+//!     // Where `watch` says true, something has come meanwhile.
+//!     if nothing && !receiver.watch()? {
+//!         epoll::wait(&events, rustix::buffer::spare_capacity(&mut ready), None)?;
+//!         ready.clear();
 //!     }
 //! }
 //! assert_eq!(messages, 1);

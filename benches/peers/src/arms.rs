@@ -1,12 +1,11 @@
 //! What is compared: every medium that has the wait, for every size of messages, in every placement.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bytepath::placement::NamedPlacement;
 use bytepath_lab::arm::{Arm, Work};
-use bytepath_report::{Unit, latency, numbers};
+use bytepath_report::{Unit, numbers};
 use clap::ValueEnum;
 
 use crate::media::{Medium, Wait};
@@ -76,6 +75,7 @@ fn media(wait: Wait) -> &'static [Medium] {
 pub(crate) fn of(experiment: &Experiment, axes: &Axes) -> Vec<Arm> {
     let mut arms = Vec::new();
     for placement in &axes.placements {
+        let Some(cpus) = placement.cpus else { continue };
         for wait in [Wait::Spin, Wait::Block] {
             for &bytes in &axes.sizes {
                 let those = media(wait).iter();
@@ -86,8 +86,7 @@ pub(crate) fn of(experiment: &Experiment, axes: &Axes) -> Vec<Arm> {
                         medium,
                         wait,
                         bytes,
-                        cpus: [placement.writer_cpu, placement.reader_cpu],
-                        latencies: RefCell::new(latency::empty()),
+                        cpus,
                     };
                     arm(experiment, placement.name, work)
                 }));

@@ -1,7 +1,5 @@
 //! The work of an arm: two processes, of this program or of Python.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,7 +8,7 @@ use bytepath_lab::arm::{Measured, Outcome, Timing, Work};
 use bytepath_lab::ends::{EndReport, GIB, Starter};
 use bytepath_lab::pipe_work::{Says, end, ended, spawn_on};
 use bytepath_lab::trips::TripReport;
-use bytepath_report::{Costs, Latency, latency};
+use bytepath_report::{Costs, latency};
 use hdrhistogram::Histogram;
 use serde::Deserialize;
 
@@ -30,7 +28,6 @@ pub(crate) struct PeerWork {
     pub(crate) wait: Wait,
     pub(crate) bytes: usize,
     pub(crate) cpus: [usize; 2],
-    pub(crate) latencies: RefCell<Histogram<u64>>,
 }
 
 /// Python's two ends are one script, which starts the other process itself.
@@ -95,15 +92,12 @@ impl PeerWork {
             true => self.told::<PythonTrips>(timing)?.read(),
             false => read(&self.told(timing)?)?,
         };
-        let mut all = self.latencies.borrow_mut();
-        all.add(&sample).map_err(|error| error.to_string())?;
-        let found = Latency::of(&all).map_err(|error| error.to_string())?;
-        let found = serde_json::to_value(&found).map_err(|error| error.to_string())?;
         Ok(Outcome {
             value: sample.value_at_quantile(0.5) as f64,
             seconds,
             costs,
-            found: BTreeMap::from([(latency::PARAM.to_owned(), found)]),
+            latencies: Some(sample),
+            ..Outcome::default()
         })
     }
 
@@ -112,12 +106,7 @@ impl PeerWork {
             true => self.told::<PythonFlow>(timing).map(|told| (told.bytes, told.seconds))?,
             false => self.told::<EndReport>(timing).map(|told| (told.bytes, told.seconds))?,
         };
-        Ok(Outcome {
-            value: bytes as f64 / GIB / seconds.max(1e-9),
-            seconds,
-            costs: Costs::default(),
-            found: BTreeMap::new(),
-        })
+        Ok(Outcome { value: bytes as f64 / GIB / seconds.max(1e-9), seconds, ..Outcome::default() })
     }
 }
 

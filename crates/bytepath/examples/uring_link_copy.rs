@@ -3,8 +3,10 @@
 //!
 //! `cargo run --example uring_link_copy -- FROM TO`
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 
 use bytepath::pages::Pages;
 use bytepath::ring::{Buffer, Operation, Request, Ring, Setup, Target};
@@ -18,8 +20,21 @@ const CHUNK_BYTES: u64 = 256 << 10;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut paths = std::env::args_os().skip(1);
     let mut path = || paths.next().ok_or("usage: uring_link_copy FROM TO");
-    let (from, to) = (File::open(path()?)?, File::create(path()?)?);
-    let bytes = from.metadata()?.len();
+    let from = File::open(path()?)?;
+    // Not emptied before it is known to be another file.
+    let to = OpenOptions::new().write(true).create(true).truncate(false).open(path()?)?;
+    let (found, there) = (from.metadata()?, to.metadata()?);
+    if (found.dev(), found.ino()) == (there.dev(), there.ino()) {
+        return Err("FROM and TO are the same file".into());
+    }
+    // Where the length is not told (a pipe, a file of /proc), pieces have no places.
+    let bytes = found.len();
+    if !found.is_file() || (bytes == 0 && (&from).read(&mut [0])? > 0) {
+        return Err("FROM does not tell its length; copy it with cat".into());
+    }
+    if there.is_file() {
+        to.set_len(0)?;
+    }
     let mut ring =
         Ring::open(&Setup::with_entries(2 * DEPTH as u32)).map_err(|no| no.to_string())?;
     // What is still to be copied: a pair that comes back short leaves its rest here.

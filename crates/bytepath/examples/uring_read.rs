@@ -4,6 +4,7 @@
 //! `cargo run --example uring_read -- FILE`
 
 use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -19,6 +20,12 @@ const CHUNK_BYTES: usize = 1 << 20;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).ok_or("usage: uring_read FILE")?;
     let file = open_direct(path.as_ref())?;
+    let found = file.metadata()?;
+    // Four reads at once need places; and files of /proc, whose length is not told, are read from front
+    // to back.
+    if !found.is_file() || (found.len() == 0 && !is_empty(path.as_ref())?) {
+        return Err("FILE does not tell its length; read it with cat".into());
+    }
     let mut ring = Ring::open(&Setup::with_entries(DEPTH as u32)).map_err(|no| no.to_string())?;
     for chunk in 0..DEPTH {
         ring.push(read(&file, chunk, Buffer::allocate(CHUNK_BYTES, &Pages::default())?));
@@ -43,6 +50,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn read(file: &File, chunk: u64, buffer: Buffer) -> Request<'_> {
     let (file, at) = (Target::Borrowed(file.as_fd()), chunk * CHUNK_BYTES as u64);
     Request::new(chunk, Operation::Read { file, at, bytes: 0..CHUNK_BYTES }).buffer(buffer)
+}
+
+/// Whether it has no bytes, whatever its length says.
+fn is_empty(path: &std::path::Path) -> std::io::Result<bool> {
+    Ok(File::open(path)?.read(&mut [0])? == 0)
 }
 
 /// Past the page cache where the file system can, through it where it cannot (EINVAL).

@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::connection::{Connection, Listener, deadline};
 use super::error::ChannelError;
 use super::hello::{Flow, Hello, Role, full};
-use super::link::Link;
+use super::link::{LOOK, LOOK_NS, Link, coarse_now_ns};
 use super::ring::End;
 use super::setup::Setup;
 use crate::pages::SharedMemory;
@@ -33,10 +32,6 @@ const EVENTS: usize = 32;
 
 /// What the listener is called among the sockets.
 const LISTENER: u64 = 0;
-
-/// A sender that need not wait looks this often who comes and who is gone, and one that spins.
-const LOOK: Duration = Duration::from_millis(10);
-const LOOK_NS: i64 = LOOK.as_nanos() as i64;
 
 /// How many receivers there are, and what became of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -341,12 +336,6 @@ impl AsFd for Audience {
 /// A wait that does not sleep.
 pub(super) const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// A clock that costs a few nanoseconds to look at, and is some milliseconds late.
-#[inline]
-fn coarse_now_ns() -> i64 {
-    let now = clock_gettime(ClockId::MonotonicCoarse);
-    now.tv_sec * 1_000_000_000 + now.tv_nsec
-}
 /// To be called before a socket is closed: a process that was forked may hold it open, and so among what is
 /// watched.
 fn watch_no_more(events: &OwnedFd, socket: BorrowedFd<'_>) {

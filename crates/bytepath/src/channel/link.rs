@@ -3,7 +3,7 @@
 //!
 //! An end that sleeps does so in futex(2), where waking it is cheapest, and after a while without
 //! an answer in poll(2) on the socket, where the other's death wakes it too. One that spins looks
-//! at the socket now and then.
+//! at the socket now and then, and so does a sender that need not wait.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::thread::futex;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::connection::{Connection, deadline};
 use super::error::ChannelError;
@@ -22,7 +23,7 @@ use super::hello::{
     Agreed, Flow, Offer, RING_BYTES_TAKEN, Role, TAKEN, TAKES_HUGETLB, check_taken, refusal,
 };
 use super::packets::{Packets, WAKE};
-use super::ring::{Desk, End, IN_FUTEX, IN_POLL, Impossible};
+use super::ring::{DONE, Desk, End, IN_FUTEX, IN_POLL, Impossible};
 use super::setup::Setup;
 use crate::meter::Meter;
 use crate::pages::{
@@ -111,8 +112,9 @@ const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// that the sender does next.
 const HALF_RING_NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// Who spins looks this often whether the other end is still there.
-const LOOK: Duration = Duration::from_millis(10);
+/// Who spins, and who sends without waiting, looks this often whether the other end is still there.
+pub(super) const LOOK: Duration = Duration::from_millis(10);
+pub(super) const LOOK_NS: i64 = LOOK.as_nanos() as i64;
 
 /// Turns between two looks at the clock. After so long without an answer each of them also lets
 /// others run, for the other end may need this CPU.
@@ -138,16 +140,19 @@ pub(super) struct Link {
     wait: Wait,
     /// The other end's socket is closed.
     pub(super) gone: bool,
-    /// When that was last looked for by an end that never waits.
-    looked: Instant,
+    /// When that is looked for next by an end that does not wait, by the coarse clock.
+    look_at_ns: i64,
     /// The other end did what it could not have done.
     broken: bool,
-    /// This end has told the other one to wake it through the socket.
+    /// The socket is looked at with the next piece: this end has told the other one to wake it through
+    /// it, or that one may be gone.
     watching: bool,
     /// The CPU that this end has told of, and 1.
     told_cpu: u64,
-    /// What was passed on since a receiver on the same CPU was last let to read it.
+    /// What was passed on since a receiver on the same CPU was last let to read it, or a sender last
+    /// looked at the clock; and when that is done again.
     ahead_bytes: usize,
+    ahead_bytes_max: usize,
     pub(super) packets: Packets,
     meter: Meter,
 }
@@ -233,6 +238,8 @@ impl Link {
         let (gone, broken, watching) = (false, false, false);
         let (wait, meter, packets) = (setup.wait, Meter::new(), Packets::default());
         let told_cpu = 0;
+        let far = end.capacity() > NEAR_BYTES;
+        let ahead_bytes_max = if far { NEAR_BYTES } else { end.capacity() / 8 };
         let mut link = Link {
             memory,
             socket,
@@ -241,11 +248,12 @@ impl Link {
             forks: forks::count(),
             wait,
             gone,
-            looked: Instant::now(),
+            look_at_ns: coarse_now_ns() + LOOK_NS,
             broken,
             watching,
             told_cpu,
             ahead_bytes: 0,
+            ahead_bytes_max,
             packets,
             meter,
         };
@@ -305,10 +313,9 @@ impl Link {
     /// It never will be, because the other end is gone.
     pub(super) fn has_room(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
         let now = self.has_room_now(bytes)?;
-        if now.is_some() || self.looked.elapsed() < LOOK {
+        if (now.is_some() && self.role == Role::Receiver) || !self.is_look_due() {
             return Ok(now);
         }
-        self.looked = Instant::now();
         self.notice_hang_up()?;
         self.room(bytes)
     }
@@ -326,16 +333,18 @@ impl Link {
     #[inline]
     pub(super) fn room(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
         self.look()?;
-        if self.end.room() >= bytes {
+        // What has come, or was all taken, is so whatever became of the other end. Space is of no use then.
+        let stays = self.role == Role::Receiver || bytes == self.end.capacity() as u64;
+        if stays && self.end.room() >= bytes {
             return Ok(Some(true));
         }
         // What is known of the end before its last count is looked at.
         let (ended, gone) = (End::other_ended(self.desks().1), self.gone);
         if !ended && !gone {
-            return Ok(None);
+            return Ok((self.end.room() >= bytes).then_some(true));
         }
         self.look()?;
-        match self.end.room() >= bytes {
+        match stays && self.end.room() >= bytes {
             true => Ok(Some(true)),
             false if ended => Ok(Some(false)),
             false => Err(ChannelError::Gone { passed: self.meter.bytes() }),
@@ -343,7 +352,7 @@ impl Link {
     }
 
     /// Waits for room; false where the other end is done before there is. Where there is room for
-    /// `wished` already, as far as this end knows, the other one is not even looked at.
+    /// `wished` already, as far as this end knows, the other one's count is not even looked at.
     #[inline]
     pub(super) fn wait_for(&mut self, bytes: u64, wished: u64) -> Result<bool, ChannelError> {
         if self.end.room() >= wished && !self.watching {
@@ -353,6 +362,16 @@ impl Link {
             Some(answer) => Ok(answer),
             None => self.waited_for(bytes),
         }
+    }
+
+    /// Whether it is time to look whether the other end is still there, which is believed for a while.
+    fn is_look_due(&mut self) -> bool {
+        let now_ns = coarse_now_ns();
+        let is_due = now_ns >= self.look_at_ns;
+        if is_due {
+            self.look_at_ns = now_ns + LOOK_NS;
+        }
+        is_due
     }
 
     #[cold]
@@ -482,7 +501,7 @@ impl Link {
     /// Has the socket become readable once there is room for so many bytes, or the other end is done
     /// or gone; true where that is so already.
     pub(super) fn watch(&mut self, bytes: u64) -> Result<bool, ChannelError> {
-        if self.has_room_now(bytes)?.is_some() {
+        if self.has_room(bytes)?.is_some() {
             return Ok(true);
         }
         self.watching = self.lie_down(bytes, IN_POLL)?;
@@ -521,18 +540,22 @@ impl Link {
             self.wake(how);
         }
         self.ahead_bytes += bytes;
-        if self.ahead_bytes >= NEAR_BYTES {
-            self.let_read();
+        if self.ahead_bytes >= self.ahead_bytes_max {
+            self.pause();
         }
     }
 
     /// Lets a receiver that has this CPU too read what was written while the cache still holds it, where
-    /// the ring is larger. There is nothing that the two could do at once.
+    /// the ring is larger. There is nothing that the two could do at once. And has a sender that need not
+    /// wait look at the socket now and then.
     #[cold]
-    fn let_read(&mut self) {
+    fn pause(&mut self) {
         self.ahead_bytes = 0;
-        let sends_far = self.role == Role::Sender && self.end.capacity() > NEAR_BYTES;
-        if sends_far && self.shares_cpu() {
+        if self.role == Role::Receiver {
+            return;
+        }
+        self.watching |= self.is_look_due();
+        if self.end.capacity() > NEAR_BYTES && self.shares_cpu() {
             std::thread::yield_now();
         }
     }
@@ -540,7 +563,11 @@ impl Link {
     /// Tells the other end that this one is done.
     pub(super) fn finish(&mut self) {
         let (ours, theirs) = self.desks();
-        if let Some(how) = End::end(ours, theirs) {
+        let wakes = End::end(ours, theirs);
+        if self.role == Role::Receiver {
+            End::have_noticed(ours);
+        }
+        if let Some(how) = wakes {
             self.wake(how);
         }
     }
@@ -572,19 +599,33 @@ impl Link {
 
     #[cold]
     pub(super) fn wake(&mut self, how: u32) {
+        if how == DONE {
+            self.watching = true;
+            return;
+        }
         self.meter.called();
         // Whoever is woken decides by it how to wait from then on.
         self.tell_cpu();
         if how == IN_FUTEX {
             let sleep = self.desks().1.sleep;
-            let _ = futex::wake(sleep, futex::Flags::empty(), 1);
+            let woken = futex::wake(sleep, futex::Flags::empty(), 1);
+            // Whoever is not there got up by itself, or is gone.
+            let in_vain = self.role == Role::Sender && woken == Ok(0);
+            self.watching |= in_vain && self.is_look_due();
             return;
         }
-        // A socket that is full (EAGAIN) is readable already; one that is closed is noticed where
-        // this end waits.
+        // A socket that is full (EAGAIN) is readable already.
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let _ = rustix::net::send(&self.socket, WAKE, flags);
+        let said = rustix::net::send(&self.socket, WAKE, flags);
+        self.watching |= said.is_err_and(|errno| errno != Errno::AGAIN);
     }
+}
+
+/// A clock that costs a few nanoseconds to look at, and is some milliseconds late.
+#[inline]
+pub(super) fn coarse_now_ns() -> i64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 /// A ring that the other end has offered, which is not taken yet.

@@ -1,7 +1,7 @@
 //! A queue of messages: the sender borrows space for one, fills it and commits it; the receiver
 //! borrows the next and releases it. They lie in the ring as `records` says.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::connection::Connection;
@@ -21,6 +21,9 @@ use crate::sys::shared_bytes::SharedBytes;
 ///
 /// Dropped without [`MessageSender::finish`], it leaves a receiver that has all of the messages
 /// committed, and an error in the place of an end.
+///
+/// Once the receiver was dropped, the second message fails at the latest; once it was killed, soon after:
+/// at the latest when 512 KiB were sent and 50 ms went by.
 #[derive(Debug)]
 pub struct MessageSender {
     pub(super) link: Link,
@@ -97,7 +100,8 @@ impl MessageSender {
         self.link.watch(record.needs())
     }
 
-    /// Sends a message.
+    /// Sends a message: it lies in the ring then. Only [`MessageSender::wait_until_taken`] tells that the
+    /// receiver took it.
     ///
     /// # Errors
     /// As of [`MessageSender::space`].
@@ -120,7 +124,8 @@ impl MessageSender {
         }
     }
 
-    /// Says that no more messages come.
+    /// Says that no more messages come. Only [`MessageSender::wait_until_taken`], called before, tells that
+    /// all were taken.
     pub fn finish(mut self) {
         self.link.finish();
     }
@@ -143,6 +148,13 @@ impl MessageSender {
 impl AsFd for MessageSender {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
+    }
+}
+
+/// For event loops that take numbers.
+impl AsRawFd for MessageSender {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 
@@ -233,6 +245,13 @@ impl MessageReceiver {
 impl AsFd for MessageReceiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
+    }
+}
+
+/// For event loops that take numbers.
+impl AsRawFd for MessageReceiver {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

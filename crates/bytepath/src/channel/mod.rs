@@ -17,8 +17,49 @@
 //! let mut space = sender.space(5)?;
 //! space.bytes().copy_from(0, b"world");
 //! space.commit(5);
+//! sender.wait_until_taken()?; // without it, nobody knows whether the receiver took all of it
 //! sender.finish();
 //! assert_eq!(other.join().expect("no panic")?, "hello, world");
+//! # Ok(()) }
+//! ```
+//!
+//! In an event loop, an end's descriptor is waited for as any other's (epoll(7); mio and tokio take it as
+//! it is), to be readable, once the end's `watch` has said that there is nothing now:
+//!
+//! ```
+//! use bytepath::channel::{Connection, MessageNow, Setup};
+//! use rustix::event::epoll;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (here, there) = Connection::pair()?;
+//! # let other = std::thread::spawn(move || {
+//! #     let mut sender = there.message_sender(&Setup::default()).expect("a receiver");
+//! #     sender.send(b"hello").expect("it goes");
+//! #     sender.finish();
+//! # });
+//! let mut receiver = here.message_receiver(&Setup::default())?;
+//! let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+//! let data = epoll::EventData::new_u64(1);
+//! epoll::add(&events, &receiver, data, epoll::EventFlags::IN)?;
+//! let mut ready = Vec::with_capacity(8);
+//! let mut messages = 0;
+//! loop {
+//!     let nothing = match receiver.try_receive()? {
+//!         MessageNow::Message(_) => {
+//!             messages += 1; // released where it is dropped
+//!             false
+//!         }
+//!         MessageNow::Nothing => true,
+//!         MessageNow::End => break,
+//!     };
+//!     // Where `watch` says true, something has come meanwhile.
+//!     if nothing && !receiver.watch()? {
+//!         epoll::wait(&events, rustix::buffer::spare_capacity(&mut ready), None)?;
+//!         ready.clear();
+//!     }
+//! }
+//! assert_eq!(messages, 1);
+//! # other.join().expect("no panic");
 //! # Ok(()) }
 //! ```
 //!
@@ -35,6 +76,8 @@
 //! What an end may rely on, whatever the other one does, killed at any instant or hostile:
 //! - A receiver gets every byte that was committed, then the end or an error; within 100 ms of the
 //!   sender's death.
+//! - A sender fails with the second piece after its receiver was dropped, and soon after one was killed,
+//!   also where the ring has space; what it sent before may lie there unread.
 //! - Neither reads or writes outside of the ring: the other's counts are read once and checked.
 //! - Memory cannot be taken away: its seals and size are checked before it is mapped.
 //! - Bytes may change as long as they are in the ring, if the other end is not to be trusted. So

@@ -5,7 +5,7 @@
 //! calls a buffer; no byte is copied. Unlike a ring's, a sealed buffer's bytes stay as they are
 //! whatever the other end does, so they are an ordinary slice.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -129,6 +129,13 @@ impl SealedParcel {
 impl AsFd for SealedParcel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+/// For event loops that take numbers.
+impl AsRawFd for SealedParcel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

@@ -17,6 +17,9 @@ pub(crate) const AWAKE: u32 = 0;
 pub(crate) const IN_FUTEX: u32 = 1;
 /// In poll(2), on the socket.
 pub(crate) const IN_POLL: u32 = 2;
+/// Not at all: it is done, and whoever would wake it is to notice that. One that does not know the word
+/// wakes through the socket, which does no harm.
+pub(crate) const DONE: u32 = 3;
 
 /// What one end tells the other.
 #[derive(Clone, Copy)]
@@ -25,7 +28,7 @@ pub(crate) struct Desk<'m> {
     pub(crate) passed: &'m AtomicU64,
     /// 1 once it will pass on no more; stored after the last count.
     pub(crate) ended: &'m AtomicU32,
-    /// [`AWAKE`], [`IN_FUTEX`] or [`IN_POLL`].
+    /// [`AWAKE`], [`IN_FUTEX`], [`IN_POLL`] or [`DONE`].
     pub(crate) sleep: &'m AtomicU32,
     /// The other's count at which it is to be woken.
     pub(crate) until: &'m AtomicU64,
@@ -160,6 +163,13 @@ impl End {
     pub(crate) fn end(ours: Desk<'_>, theirs: Desk<'_>) -> Option<u32> {
         End::tell_end(ours.ended);
         theirs.roused()
+    }
+
+    /// To be called after the end: the other one finds it with the next piece that it passes on, by the
+    /// line that it looks at anyway.
+    pub(crate) fn have_noticed(ours: Desk<'_>) {
+        ours.until.store(0, Relaxed);
+        ours.sleep.store(DONE, Release);
     }
 
     /// Tells that nothing more comes.

@@ -13,7 +13,7 @@
 //! processes that visit owners in one, it then lets the last one that came.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -273,6 +273,13 @@ impl AsFd for MemoryOwner {
     }
 }
 
+/// For event loops that take numbers.
+impl AsRawFd for MemoryOwner {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
 impl Drop for MemoryOwner {
     /// Buffers that the visitor may still fill are never used again: what lay there next would be
     /// written over.
@@ -347,6 +354,13 @@ impl AsFd for MemoryVisitor {
     /// Readable once the owner shows a buffer, is done, or is gone.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
+    }
+}
+
+/// For event loops that take numbers.
+impl AsRawFd for MemoryVisitor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

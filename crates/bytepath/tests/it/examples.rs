@@ -66,6 +66,23 @@ fn the_example_that_copies_a_file_copies_all_of_it() {
 }
 
 #[test]
+fn an_example_that_would_lose_bytes_refuses_and_leaves_the_file_as_it_was() {
+    let (_directory, path) = file(5000);
+    let copy = path.with_file_name("copy");
+    let Some(mut onto_itself) = ring_example("uring_link_copy") else { return };
+    let Some(mut of_proc) = ring_example("uring_link_copy") else { return };
+    let Some(mut read) = ring_example("uring_read") else { return };
+    for refused in [
+        onto_itself.arg(&path).arg(&path),
+        of_proc.arg("/proc/cpuinfo").arg(&copy),
+        read.arg("/proc/cpuinfo"),
+    ] {
+        assert!(!refused.output().expect("it runs").status.success(), "{refused:?}");
+    }
+    same(&std::fs::read(&path).expect("the file"), contents(5000));
+}
+
+#[test]
 fn the_examples_of_channels_hand_over_all_of_a_file() {
     bounded(|watch| {
         for &bytes in SIZES {

@@ -1,6 +1,7 @@
 //! How streams end: as they should, and short.
 
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 
 use bytepath::channel::{ChannelError, Setup};
 
@@ -46,6 +47,58 @@ fn a_receiver_that_wants_no_more_ends_a_sender_that_waits() {
             let error = writer.join().expect("no panic").expect_err("nobody reads");
             assert_eq!(error.kind(), ErrorKind::BrokenPipe);
         }
+    });
+}
+
+#[test]
+fn a_receiver_that_is_dropped_ends_a_sender_that_has_space() {
+    bounded(|_| {
+        let roomy = Setup { ring_bytes: 1 << 20, ..small() };
+        let (mut sender, mut receiver) = queue(roomy);
+        sender.send(b"one").expect("the receiver is there");
+        drop(receiver.receive().expect("no error").expect("a message"));
+        drop(receiver);
+        let closed = |error| matches!(error, ChannelError::Closed { .. });
+        // The first may find it.
+        let _ = sender.send(b"heartbeat");
+        assert!(closed(sender.send(b"heartbeat").expect_err("nobody reads")));
+        assert!(closed(sender.try_space(9).map(|_| ()).expect_err("nobody reads")));
+        assert!(sender.watch(9).expect("an answer"), "there is nothing to wait for");
+
+        let (mut sender, mut receiver) = stream(roomy, roomy);
+        sender.write_all(b"0123456789").expect("the receiver is there");
+        receiver.read_exact(&mut [0; 4]).expect("it reads");
+        sender.flush().expect("the receiver is there");
+        drop(receiver);
+        let _ = sender.write(b"more");
+        for done in [sender.write_all(b"more"), sender.flush()] {
+            assert_eq!(done.expect_err("nobody reads").kind(), ErrorKind::BrokenPipe);
+        }
+        assert!(closed(sender.try_space(1).map(|_| ()).expect_err("nobody reads")));
+    });
+}
+
+#[test]
+fn a_receiver_that_goes_without_a_word_is_noticed_by_a_sender_that_has_space() {
+    bounded(|_| {
+        let roomy = Setup { ring_bytes: 512 << 10, ..small() };
+        let (mut sender, receiver) = queue(roomy);
+        let (mut stream, other) = stream(roomy, roomy);
+        // So long that it looks again.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        for socket in [receiver.as_fd(), other.as_fd()] {
+            // As the kernel does for one that was killed, which says nothing.
+            rustix::net::shutdown(socket, rustix::net::Shutdown::Both).expect("a socket");
+        }
+        let error = loop {
+            if let Err(error) = sender.send(b"heartbeat") {
+                break error;
+            }
+            assert!(sender.meter().read().bytes < 128 << 10, "long before the ring is full");
+        };
+        assert!(matches!(error, ChannelError::Gone { .. }), "{error:?}");
+        while stream.try_space(9).is_ok() {}
+        stream.flush().expect("nothing was sent in vain");
     });
 }
 

@@ -312,42 +312,61 @@ impl Link {
     /// # Errors
     /// It never will be, because the other end is gone.
     pub(super) fn has_room(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
-        let now = self.has_room_now(bytes)?;
+        self.hear()?;
+        let now = self.useful_room(bytes)?;
         if (now.is_some() && self.role == Role::Receiver) || !self.is_look_due() {
             return Ok(now);
         }
         self.notice_hang_up()?;
-        self.room(bytes)
+        self.useful_room(bytes)
     }
 
     /// The same, for those who hear of the other end otherwise.
     pub(super) fn has_room_now(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
-        if self.watching {
+        if self.hear()? { self.useful_room(bytes) } else { self.room(bytes) }
+    }
+
+    /// Whether something may have been heard of the other end through the socket, which is taken in.
+    fn hear(&mut self) -> Result<bool, ChannelError> {
+        let watching = self.watching;
+        if watching {
             self.stop_watching()?;
         }
         // An end that never waits comes here once a ring at the least.
         self.tell_cpu();
-        self.room(bytes)
+        Ok(watching)
     }
 
+    /// Whether there is room by what the other end counts, though it may be done or gone: a sender that
+    /// waits asks this with every turn.
     #[inline]
     pub(super) fn room(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
         self.look()?;
-        // What has come, or was all taken, is so whatever became of the other end. Space is of no use then.
-        let stays = self.role == Role::Receiver || bytes == self.end.capacity() as u64;
-        if stays && self.end.room() >= bytes {
+        if self.end.room() >= bytes {
             return Ok(Some(true));
         }
         // What is known of the end before its last count is looked at.
         let (ended, gone) = (End::other_ended(self.desks().1), self.gone);
         if !ended && !gone {
-            return Ok((self.end.room() >= bytes).then_some(true));
+            return Ok(None);
         }
         self.look()?;
-        match stays && self.end.room() >= bytes {
+        match self.end.room() >= bytes {
             true => Ok(Some(true)),
             false if ended => Ok(Some(false)),
             false => Err(ChannelError::Gone { passed: self.meter.bytes() }),
+        }
+    }
+
+    /// The same, where space is of no use to a sender whose receiver is done or gone.
+    fn useful_room(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
+        // What has come, or was all taken, is so whatever became of the other end.
+        let stays = self.role == Role::Receiver || bytes == self.end.capacity() as u64;
+        let (ended, gone) = (End::other_ended(self.desks().1), self.gone);
+        match () {
+            () if stays || !(ended || gone) => self.room(bytes),
+            () if ended => Ok(Some(false)),
+            () => Err(ChannelError::Gone { passed: self.meter.bytes() }),
         }
     }
 

@@ -95,7 +95,8 @@ pub struct RanPipe {
     /// Whether its ends were last looked at before they ended, so that more may have gone through.
     #[serde(default)]
     pub at_least: bool,
-    /// How long both ends were there, as far as that was seen; told where a shell ran them.
+    /// How long both ends were there and not stopped, as far as that was seen; told where a shell ran
+    /// them.
     #[serde(default)]
     pub seconds: Option<f64>,
     /// What it can hold; null where it was never seen.

@@ -100,13 +100,14 @@ impl Told {
         if let Some(why) = &ran.whole {
             lines[0] += &format!(", by the shell as it is ({why}); as seen from outside:");
         }
+        let at_work_s = ran.seconds - ran.stopped_s;
         for (index, stage) in ran.stages.iter().enumerate().take(SHOWN_MAX) {
             lines.push(line(stage));
             lines.extend(
                 ran.pipes
                     .iter()
                     .filter(|pipe| pipe.from == index)
-                    .map(|pipe| flow(pipe, ran.whole.is_none().then_some(ran.seconds))),
+                    .map(|pipe| flow(pipe, ran.whole.is_none().then_some(at_work_s))),
             );
         }
         if let Some(more) = ran.stages.len().checked_sub(SHOWN_MAX + 1) {
@@ -255,7 +256,10 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
             .take(pids.len() + family.members.len())
             .find_map(|pid| pids.iter().rposition(|place| *place == Some(pid)))
     };
-    let lived_s = |pid: Pid| Some(family.member(pid)?.now.age.as_secs_f64());
+    let lived_s = |pid: Pid| {
+        let member = family.member(pid)?;
+        Some(member.now.age.saturating_sub(member.stopped).as_secs_f64())
+    };
     let joined = family.joints.values().filter_map(|joint| {
         let (from, to) = (place(joint.writer)?, place(joint.reader)?);
         let seconds = whole.and_then(|_| Some(lived_s(joint.writer)?.min(lived_s(joint.reader)?)));

@@ -249,7 +249,7 @@ impl Tee<'_> {
             }
         };
         let done = match extras.progress {
-            true => progress::watched(outputs, meter, lags, work),
+            true => progress::watched(self.called, outputs, (meter, lags), work),
             false => work(),
         };
         let done = done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;

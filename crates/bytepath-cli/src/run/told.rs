@@ -334,9 +334,9 @@ mod tests {
             let ran = Ran { seconds: 5.0, stopped_s: 2.0, stages, pipes, ..Ran::default() };
             Told { ran }.summary()
         };
-        assert!(summary(&pipe).contains("| about 3.00 MiB, 1.00 MiB/s\n"), "{}", summary(&pipe));
+        assert!(summary(&pipe).contains("| about 3 MiB, 1 MiB/s\n"), "{}", summary(&pipe));
         let pipe = told(0, 1, Through::AtLeast(3 << 20), None);
-        assert!(summary(&pipe).contains("| at least 3.00 MiB\n"), "{}", summary(&pipe));
+        assert!(summary(&pipe).contains("| at least 3 MiB\n"), "{}", summary(&pipe));
     }
 
     #[test]

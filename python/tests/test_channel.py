@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import errno
 import gc
 import itertools
 import multiprocessing
@@ -1104,6 +1105,17 @@ def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
     with little_memory(), pytest.raises(MemoryError, match=r"cannot map 200 MiB in shared pages: .*\(ulimit -v\)"):
         queue.get(timeout=5)
     assert queue.get(timeout=5).shape == array.shape
+
+
+def test_a_limit_on_the_size_of_files_is_told_as_itself():
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"\(ulimit -f\)") as refused:
+            bytepath.Queue()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert refused.value.errno == errno.EFBIG
 
 
 # With what is beside a ring of 128 MiB.

@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use bytepath_report::numbers;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -13,12 +14,21 @@ pub(crate) const EVERY: Duration = Duration::from_millis(200);
 /// Rates are over this many looks: two seconds.
 const LOOKS: usize = 10;
 
+/// Over less there is no rate: a thread's start takes as long.
+const RATED_FROM: Duration = Duration::from_millis(1);
+
 /// Whether such a line stands on the terminal, and the cursor behind it.
 static STANDS: AtomicBool = AtomicBool::new(false);
 
 /// What has to be written before a message, so that it has a line of its own.
 pub(crate) fn before_message() -> &'static [u8] {
     if STANDS.swap(false, Relaxed) { b"\n" } else { b"" }
+}
+
+/// What is said where there is no thread that looks how far it is.
+pub(crate) fn unseen(error: &std::io::Error) -> String {
+    let word = crate::errno::word_of(error);
+    format!("no thread for --progress: {word}; the job goes on without")
 }
 
 /// Whether a line would be taken by standard error now, or after so long.
@@ -91,8 +101,9 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    pub(crate) fn new() -> Rate {
-        Rate { looks: vec![(Instant::now(), 0)] }
+    /// Of what was begun then; who looks may have begun later.
+    pub(crate) fn since(began: Instant) -> Rate {
+        Rate { looks: vec![(began, 0)] }
     }
 
     pub(crate) fn look(&mut self, bytes: u64) {
@@ -102,18 +113,33 @@ impl Rate {
         self.looks.push((Instant::now(), bytes));
     }
 
-    pub(crate) fn per_second(&self) -> f64 {
-        let ((began, first), (ended, last)) = match self.looks[..] {
-            [first, .., last] => (first, last),
-            _ => return 0.0,
-        };
-        (last - first) as f64 / (ended - began).as_secs_f64().max(1e-6)
+    /// None over so short a time that it would tell nothing.
+    pub(crate) fn per_second(&self) -> Option<f64> {
+        let [(began, first), .., (ended, last)] = self.looks[..] else { return None };
+        let time = Some(ended - began).filter(|time| *time >= RATED_FROM)?;
+        Some((last - first) as f64 / time.as_secs_f64())
+    }
+
+    /// In words, behind others.
+    pub(crate) fn shown(&self) -> String {
+        let shown = |rate| format!(", {}/s", numbers::bytes(rate as u64));
+        self.per_second().map_or(String::new(), shown)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_is_told_of_no_moment() {
+        let now = Instant::now();
+        let of = |ms| {
+            Rate { looks: vec![(now, 0), (now + Duration::from_millis(ms), 3_000_000)] }.shown()
+        };
+        assert_eq!(of(0), "");
+        assert_eq!(of(1000), ", 2.86 MiB/s");
+    }
 
     #[test]
     fn a_line_is_cut_by_columns() {

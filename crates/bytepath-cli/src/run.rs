@@ -333,7 +333,7 @@ impl Options {
         }
         match &self.pipeline {
             Some(pipeline) => self.of_shell(pipeline),
-            None => Ok(Work { stages: of_words(&self.words, self.own()?)?, whole: None }),
+            None => Ok(Work { stages: of_words(&self.words, self.own())?, whole: None }),
         }
     }
 
@@ -356,7 +356,7 @@ impl Options {
             let before = OsStr::new(if is_option { " " } else { "" });
             run(pipeline, &[before, pipeline].join(OsStr::new("")))
         };
-        let own = self.own()?;
+        let own = self.own();
         let script = script::taken_apart(pipeline, &shell, own.as_ref());
         if let (Script::Whole(why), Some(_)) = (&script, &own) {
             crate::say(format_args!(
@@ -393,16 +393,21 @@ impl Options {
         Ok(Work { stages: vec![stage], whole: Some(Whole { shell, why }) })
     }
 
-    /// What runs movers in the place of those that are named.
-    fn own(&self) -> anyhow::Result<Option<Own>> {
+    /// What runs movers in the place of those that are named, where they can be found.
+    fn own(&self) -> Option<Own> {
         if !self.own_movers {
-            return Ok(None);
+            return None;
         }
-        let program =
-            std::env::current_exe().context("--own-movers: cannot find this program's own file")?;
+        let program = std::env::current_exe().inspect_err(|error| {
+            crate::say(format_args!(
+                "bytepath: --own-movers: cannot find this program's own file: {}, as without /proc; what is \
+                 named runs",
+                crate::errno::word_of(error)
+            ));
+        });
         // They would make pipes as large as they like them.
         let options: &[&str] = if self.pipe_size.is_some() { &["--no-enlarge"] } else { &[] };
-        Ok(Some(Own { program: program.into_os_string(), options }))
+        Some(Own { program: program.ok()?.into_os_string(), options })
     }
 
     fn shell(&self) -> PathBuf {

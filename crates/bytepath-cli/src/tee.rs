@@ -12,13 +12,14 @@ mod told;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use std::time::Instant;
 
-use bytepath::fan_out::{AfterLoss, Ending, FannedOut, Lost, Queue};
+use bytepath::fan_out::{About, AfterLoss, Ending, FannedOut, Lost, Queue};
 use bytepath::{Endpoint, FanOut, Pipes};
 use bytepath_report::numbers;
 use clap::{ArgAction, Args};
@@ -29,6 +30,7 @@ use crate::classic::{
 };
 use crate::close::closed_well;
 use crate::errno::word;
+use crate::quote::always_quoted;
 use crate::sys::{interrupts, start};
 use extras::Extras;
 use hash::Hashing;
@@ -220,8 +222,9 @@ impl Tee<'_> {
         let gone: Vec<_> = outputs.ends().iter().map(|_| AtomicBool::new(false)).collect();
         let on_loss = |lost: Lost| {
             gone[lost.sink].store(true, Relaxed);
-            self.lost(outputs, lost)
+            self.lost(outputs, lost, extras.spill.as_deref())
         };
+        let (without_queue, is_without_queue) = (fan_out.clone(), AtomicBool::new(false));
         let work = || match extras.queue {
             None => Ok(fan_out.run(&on_loss)),
             Some(memory_bytes) => {
@@ -245,16 +248,28 @@ impl Tee<'_> {
                         self.full(outputs.name(place), behind_bytes, waits);
                     }
                 };
-                fan_out.run_queued(queue, lags, &on_loss, &on_full)
+                match fan_out.run_queued(queue, lags, &on_loss, &on_full) {
+                    Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => {
+                        let word = crate::errno::word_of(&error);
+                        self.called.say(format_args!(
+                            "no thread for each output, as --queue needs: {word}; the job goes on \
+                             without a queue"
+                        ));
+                        is_without_queue.store(true, Relaxed);
+                        Ok(without_queue.run(&on_loss))
+                    }
+                    done => done,
+                }
             }
         };
         let done = match extras.progress {
-            true => progress::watched(outputs, meter, lags, work),
+            true => progress::watched(self.called, outputs, (meter, lags), work),
             false => work(),
         };
         let done = done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         if extras.explain_plan {
-            explained::explain(extras, planned, (&source, outputs), &done, began);
+            let queue = extras.queue.filter(|_| !is_without_queue.load(Relaxed));
+            explained::explain(queue, planned, (&source, outputs), &done, began);
         }
         Ok(done)
     }
@@ -282,7 +297,7 @@ impl Tee<'_> {
     }
 
     /// An output cannot be written any more.
-    fn lost(&self, outputs: &Outputs<'_>, lost: Lost) -> AfterLoss {
+    fn lost(&self, outputs: &Outputs<'_>, lost: Lost, spill: Option<&Path>) -> AfterLoss {
         if !outputs.is_output(lost.sink) {
             return AfterLoss::GoOn;
         }
@@ -290,10 +305,20 @@ impl Tee<'_> {
             self.broken.store(true, Relaxed);
             return AfterLoss::Stop;
         }
-        if !self.mode.tells(lost.errno) {
-            return AfterLoss::GoOn;
+        let name = outputs.name(lost.sink);
+        match spill.filter(|_| lost.about == About::Spill) {
+            Some(folder) => {
+                self.called.say(format_args!(
+                    "reading back what was spilled to {}, for {}: {}",
+                    folder.display(),
+                    always_quoted(name),
+                    word(lost.errno)
+                ));
+                self.well.store(false, Relaxed);
+            }
+            None if !self.mode.tells(lost.errno) => return AfterLoss::GoOn,
+            None => self.fail(name, lost.errno),
         }
-        self.fail(outputs.name(lost.sink), lost.errno);
         if self.mode.exits() { AfterLoss::Stop } else { AfterLoss::GoOn }
     }
 

@@ -93,7 +93,10 @@ pub enum FileSetError {
 
 fn making_hint(error: &std::io::Error) -> &'static str {
     match Errno::from_io_error(error) {
-        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
+        Some(Errno::FBIG) => {
+            "; take a smaller --size, or raise the limit on the size of your files (ulimit -f)"
+        }
+        Some(Errno::NOSPC | Errno::DQUOT) => {
             "; take a smaller --size, fewer --files or --jobs, or another --dir"
         }
         Some(Errno::MFILE) => "; raise ulimit -n, or take fewer --files or --jobs",

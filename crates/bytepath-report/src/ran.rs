@@ -92,10 +92,12 @@ pub struct RanPipe {
     pub bytes: Option<u64>,
     /// Whether writer and reader tell the same; otherwise it is about right.
     pub agreed: bool,
-    /// Whether its ends were last looked at before they ended, so that more may have gone through.
+    /// Whether more may have gone through: its ends were last looked at before they ended, or one of
+    /// them counts far less than the other.
     #[serde(default)]
     pub at_least: bool,
-    /// How long both ends were there, as far as that was seen; told where a shell ran them.
+    /// How long both ends were there and not stopped, as far as that was seen; told where a shell ran
+    /// them.
     #[serde(default)]
     pub seconds: Option<f64>,
     /// What it can hold; null where it was never seen.

@@ -149,6 +149,10 @@ fn map_hint(size: &'static str, errno: Errno) -> &'static str {
             "; the pool is empty: an administrator fills it by /proc/sys/vm/nr_hugepages"
         }
         (_, Errno::NOMEM) => "; not enough memory, or above a limit (ulimit -v)",
+        (_, Errno::FBIG) => "; a file in memory would pass a size limit: raise yours (ulimit -f)",
+        (_, Errno::PERM | Errno::NOSYS) => {
+            "; a sandbox may refuse memfd_create(2): allow it there, or run outside"
+        }
         _ => "",
     }
 }

@@ -50,13 +50,17 @@ pub(crate) fn raised(py: Python<'_>, error: ChannelError) -> PyErr {
     }
 }
 
-/// There is no memory, or no descriptor for it.
+/// There is no memory, or a limit or a sandbox keeps it.
 pub(crate) fn no_memory(error: PagesError) -> PyErr {
     let message = error.to_string();
     match error {
-        PagesError::Map { errno: errno @ (Errno::MFILE | Errno::NFILE), .. } => {
-            PyOSError::new_err((errno.raw_os_error(), message))
+        PagesError::Map { errno: Errno::NOMEM, .. }
+        | PagesError::Lock { errno: Errno::NOMEM | Errno::AGAIN, .. } => {
+            PyMemoryError::new_err(message)
         }
+        PagesError::Map { errno, .. }
+        | PagesError::Lock { errno, .. }
+        | PagesError::NoHuge(errno) => PyOSError::new_err((errno.raw_os_error(), message)),
         _ => PyMemoryError::new_err(message),
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytepath_report::numbers;
 use rustix::fs::{AtFlags, CWD, Mode};
@@ -31,7 +31,7 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
     let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, asked.clone());
     let (total, interrupts) = (&shared.tally.total, &Interrupts::default());
     let asked = &*asked;
-    let watching = OnceLock::new();
+    let (watching, began) = (OnceLock::new(), Instant::now());
     std::thread::scope(|scope| {
         // Many copyings are over before a thread has begun.
         let begin = || {
@@ -40,9 +40,13 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
                     crew::make_room();
                 }
                 let (done, over) = channel::<()>();
-                let watch = move || watch(shared, total, (asked, interrupts), &over);
-                // Without memory for a thread there is no display.
-                let watches = std::thread::Builder::new().spawn_scoped(scope, watch).is_ok();
+                let rate = Rate::since(began);
+                let watch = move || watch(shared, (total, rate), (asked, interrupts), &over);
+                let watches = std::thread::Builder::new().spawn_scoped(scope, watch);
+                if let (Err(error), Some(_)) = (&watches, shared.extras.progress) {
+                    shared.voice.warn(live::unseen(error));
+                }
+                let watches = watches.is_ok();
                 shared.tally.watched.store(watches && interrupts.catch(), Relaxed);
                 done
             });
@@ -65,12 +69,11 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
 
 fn watch(
     shared: &Shared<'_>,
-    total: &Total,
+    (total, mut rate): (&Total, Rate),
     (asked, interrupts): (&AtomicBool, &Interrupts),
     over: &std::sync::mpsc::Receiver<()>,
 ) {
     let (tally, progress) = (shared.tally, shared.extras.progress);
-    let mut rate = Rate::new();
     let draws = progress.is_some();
     let bytes = || match progress {
         Some(Progress::Durable) => tally.durable_bytes.load(Relaxed),
@@ -104,7 +107,7 @@ fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) 
     let files = tally.files();
     let (skipped_files, skipped_bytes) = total.skipped.so_far();
     let per_second = rate.per_second();
-    let speed = numbers::bytes(per_second as u64);
+    let speed = rate.shown();
     match total.known().filter(|_| !ended) {
         Some((all_files, all_bytes)) => {
             // What is skipped is done with; its bytes took no time, so the rate is of the others.
@@ -112,7 +115,7 @@ fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) 
             let (all_files, all_bytes) = (counted(all_files.max(files)), all_bytes.max(bytes));
             let left = time_left(all_bytes - bytes, per_second, skipped_files);
             format!(
-                "{files} of {all_files}, {} of {}, {speed}/s, {left} left",
+                "{files} of {all_files}, {} of {}{speed}, {left} left",
                 numbers::bytes(bytes),
                 numbers::bytes(all_bytes)
             )
@@ -122,7 +125,7 @@ fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) 
                 0 => String::new(),
                 files => format!("; {} skipped", counted(files)),
             };
-            format!("{}, {}, {speed}/s{skipped}", counted(files), numbers::bytes(bytes))
+            format!("{}, {}{speed}{skipped}", counted(files), numbers::bytes(bytes))
         }
     }
 }
@@ -133,10 +136,8 @@ pub(super) fn counted(files: u64) -> String {
 }
 
 /// How long so many bytes take, as far as that can be told.
-fn time_left(bytes: u64, per_second: f64, skipped_files: u64) -> String {
-    if per_second < 1.0 {
-        return "?".to_owned();
-    }
+fn time_left(bytes: u64, per_second: Option<f64>, skipped_files: u64) -> String {
+    let Some(per_second) = per_second.filter(|rate| *rate >= 1.0) else { return "?".to_owned() };
     let time = clock(bytes as f64 / per_second);
     // More may be skipped of what is left.
     if skipped_files > 0 { format!("about {time} or less") } else { time }
@@ -194,8 +195,9 @@ mod tests {
 
     #[test]
     fn the_time_left_is_bounded_where_it_is_known_and_files_are_skipped() {
-        assert_eq!(time_left(1000, 10.0, 0), "1:40");
-        assert_eq!(time_left(1000, 10.0, 1), "about 1:40 or less");
-        assert_eq!(time_left(1000, 0.5, 1), "?");
+        assert_eq!(time_left(1000, Some(10.0), 0), "1:40");
+        assert_eq!(time_left(1000, Some(10.0), 1), "about 1:40 or less");
+        assert_eq!(time_left(1000, Some(0.5), 1), "?");
+        assert_eq!(time_left(1000, None, 0), "?");
     }
 }

@@ -402,12 +402,40 @@ impl Family {
     pub(super) fn through(&self, joint: &Joint) -> Through {
         let own = |pid| self.member(pid).filter(|member| !self.counts_others(member));
         let through = self.told(own(joint.writer), own(joint.reader), joint.most_bytes);
+        let through = match through {
+            Through::AtLeast(_) => self.settled(joint, own).unwrap_or(through),
+            through => through,
+        };
         // What ended unseen was looked at before that, and so was the pipe.
         let is_alive = |pid| self.member(pid).is_some_and(|member| member.alive);
         match self.is_at_least(joint) && !is_alive(joint.writer) {
             true => through,
             false => through.unless_less_than(joint.most_bytes),
         }
+    }
+
+    /// What went through a pipe whose ends disagree, where one of them disagrees with its other neighbour
+    /// as well, and the two neighbours agree: it moves bytes without counting them all, as splice(2)
+    /// does, or counts other files as well, as tee does.
+    fn settled<'a>(
+        &'a self,
+        joint: &Joint,
+        own: impl Fn(Pid) -> Option<&'a Member>,
+    ) -> Option<Through> {
+        let moved = |pid| own(pid).filter(|member| member.seen_ended)?.now.moved;
+        let written = |pid| Some(moved(pid)?.written_bytes);
+        let read = |pid| Some(moved(pid)?.read_bytes);
+        let all = || self.joints.values();
+        let above = all().filter(|it| it.reader == joint.writer).map(|it| written(it.writer));
+        let below = all().filter(|it| it.writer == joint.reader).map(|it| read(it.reader));
+        // Who has written as much as it read passed all of it on, and so did the others.
+        let above = above.chain([read(joint.writer)]).flatten();
+        let below = below.chain([written(joint.reader)]).flatten();
+        let by_reader = above.zip(std::iter::repeat(read(joint.reader)?)).find(agree);
+        let by_writer = std::iter::repeat(written(joint.writer)?).zip(below).find(agree);
+        let (_, read) = by_reader.unzip();
+        let (written, _) = by_writer.unzip();
+        read.or(written).map(Through::About)
     }
 
     /// Whether it is a shell that has waited for what it started. It has the ends of all their pipes
@@ -615,7 +643,17 @@ pub(super) enum Through {
     /// One of them tells, or one tells less: the other has other files as well, or moves bytes
     /// without counting them, as splice(2) does.
     About(u64),
+    /// One of them tells far less: it may move the rest without counting it.
+    AtLeast(u64),
     Unknown,
+}
+
+/// What programs read when they start, at the most: some kilobytes.
+const START_BYTES: u64 = 64 << 10;
+
+/// Whether two counts are of the same bytes.
+fn agree((one, other): &(u64, u64)) -> bool {
+    one.abs_diff(*other) <= START_BYTES.max(one.max(other) / 50)
 }
 
 impl Through {
@@ -623,13 +661,13 @@ impl Through {
     pub(super) fn agreed_bytes(self) -> Option<u64> {
         match self {
             Through::Agreed(bytes) => Some(bytes),
-            Through::About(_) | Through::Unknown => None,
+            Through::About(_) | Through::AtLeast(_) | Through::Unknown => None,
         }
     }
 
     pub(super) fn bytes(self) -> Option<u64> {
         match self {
-            Through::Agreed(bytes) | Through::About(bytes) => Some(bytes),
+            Through::Agreed(bytes) | Through::About(bytes) | Through::AtLeast(bytes) => Some(bytes),
             Through::Unknown => None,
         }
     }
@@ -643,22 +681,21 @@ impl Through {
     }
 
     /// Of what its writer wrote and its reader read, of all their files, and the most that was seen in
-    /// the pipe. Programs read some kilobytes when they start.
+    /// the pipe.
     fn of(written: Option<u64>, read: Option<u64>, seen_bytes: u64) -> Through {
-        const START_BYTES: u64 = 64 << 10;
         // Who read less than was seen in the pipe does not count what it moves.
         let read = read.filter(|read| *read > START_BYTES || *read >= seen_bytes);
         let has_read_little = read.is_some_and(|read| read <= START_BYTES);
         let (writer_tells, reader_tells) = (written.is_some(), read.is_some());
         let [written, read] = [written, read].map(|bytes| bytes.unwrap_or(0));
         let (less, more) = (written.min(read), written.max(read));
-        let agree = written > 0 && more - less <= START_BYTES.max(more / 50);
+        let agree = written > 0 && agree(&(written, read));
         match () {
             () if agree && less > START_BYTES => Through::Agreed(written),
             // What was read may have been the reader's own files, and what was written messages.
             () if agree && seen_bytes > 0 => Through::About(written),
             () if agree => Through::Unknown,
-            () if less > START_BYTES => Through::About(less),
+            () if less > START_BYTES => Through::AtLeast(less),
             // What was written went elsewhere, all or nearly all of it.
             () if has_read_little || more <= START_BYTES => Through::Unknown,
             () if !reader_tells => Through::About(written),
@@ -742,7 +779,7 @@ mod tests {
         let mib = 1 << 20;
         let of = |written, read| Through::of(written, read, 0);
         assert_eq!(of(Some(90 * mib), Some(90 * mib + 5000)), Through::Agreed(90 * mib));
-        assert_eq!(of(Some(90 * mib), Some(40 * mib)), Through::About(40 * mib));
+        assert_eq!(of(Some(90 * mib), Some(40 * mib)), Through::AtLeast(40 * mib));
         assert_eq!(of(None, Some(40 * mib)), Through::About(40 * mib));
         assert_eq!(of(None, Some(4000)), Through::Unknown);
         // A writer that splices; and a reader of other files, or one that nobody saw splice.
@@ -760,6 +797,37 @@ mod tests {
         assert_eq!(of(Some(90 * mib), None), Through::About(90 * mib));
         assert_eq!(Through::Agreed(163).unless_less_than(164), Through::Unknown);
         assert_eq!(Through::About(164).unless_less_than(164), Through::About(164));
+    }
+
+    #[test]
+    fn what_two_stages_agree_on_went_through_the_one_between_them() {
+        let [first, mid, last] = [1, 2, 3].map(|number| Pid::from_raw(number).expect("one"));
+        let told = |[written, mid_read, mid_written, read]: [u64; 4]| {
+            let size = PipeSize::new(None);
+            let mut family = Family::new(Below::default(), size, CpuList::default(), None);
+            for (pid, read_bytes, written_bytes) in
+                [(first, 0, written), (mid, mid_read, mid_written), (last, read, 0)]
+            {
+                let moved = Some(Moved { read_bytes, written_bytes });
+                let reading = Reading { moved, ..Reading::of(getpid()).expect("ours") };
+                family.members.push(Member { seen_ended: true, ..Member::new(pid, reading) });
+            }
+            let joints = [Joint::new(first, mid), Joint::new(mid, last)];
+            family.joints.extend([1, 2].into_iter().zip(joints));
+            family.joints.values().map(|joint| family.through(joint)).collect::<Vec<_>>()
+        };
+        let mib = 1 << 20;
+        // Part of it is spliced; and written to a file as well.
+        let all = [Through::About(90 * mib); 2];
+        assert_eq!(told([90 * mib, 50 * mib, 40 * mib, 90 * mib]), all);
+        let tee = [Through::Agreed(90 * mib), Through::About(90 * mib)];
+        assert_eq!(told([90 * mib, 90 * mib, 180 * mib, 90 * mib]), tee);
+        // Of which it passes a part on.
+        let part = [Through::AtLeast(50 * mib), Through::Agreed(40 * mib)];
+        assert_eq!(told([90 * mib, 50 * mib, 40 * mib, 40 * mib]), part);
+        // It read another file, and nothing of the pipe that was full.
+        let other = [Through::AtLeast(mib), Through::Agreed(90 * mib)];
+        assert_eq!(told([mib, 90 * mib, 90 * mib, 90 * mib]), other);
     }
 
     #[test]

@@ -97,13 +97,14 @@ impl Told {
         if let Some(why) = &ran.whole {
             lines[0] += &format!(", by the shell as it is ({why}); as seen from outside:");
         }
+        let at_work_s = ran.seconds - ran.stopped_s;
         for (index, stage) in ran.stages.iter().enumerate().take(SHOWN_MAX) {
             lines.push(line(stage));
             lines.extend(
                 ran.pipes
                     .iter()
                     .filter(|pipe| pipe.from == index)
-                    .map(|pipe| flow(pipe, ran.whole.is_none().then_some(ran.seconds))),
+                    .map(|pipe| flow(pipe, ran.whole.is_none().then_some(at_work_s))),
             );
         }
         if let Some(more) = ran.stages.len().checked_sub(SHOWN_MAX + 1) {
@@ -160,7 +161,8 @@ fn line(stage: &RanStage) -> String {
     format!("  {command:SHOWN$} {cpu_s} s of CPU{ended}")
 }
 
-/// With how long the pipe was there, unless it tells; without a rate where nobody knows.
+/// With how long the pipe was there, unless it tells; without a rate where nobody knows, or more may
+/// have gone through.
 fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
     let about = match (pipe.agreed, pipe.at_least) {
         (_, true) => "at least ",
@@ -168,6 +170,7 @@ fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
         (false, _) => "about ",
     };
     let seconds = pipe.seconds.or(seconds);
+    let seconds = seconds.filter(|_| !pipe.at_least);
     let rate = |bytes: u64| {
         let rate = numbers::bytes((bytes as f64 / seconds?.max(1e-6)) as u64);
         Some(format!(", {rate}/s"))
@@ -264,14 +267,17 @@ fn seen(member: &Member) -> RanStage {
 fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> Vec<RanPipe> {
     let Some(family) = family else { return Vec::new() };
     let place = |pid: Pid| place(pid, pids, family);
-    let lived_s = |pid: Pid| Some(family.member(pid)?.now.age.as_secs_f64());
+    let lived_s = |pid: Pid| {
+        let member = family.member(pid)?;
+        Some(member.now.age.saturating_sub(member.stopped).as_secs_f64())
+    };
     let joined = family.joints.values().filter_map(|joint| {
         let (from, to) = (place(joint.writer)?, place(joint.reader)?);
         let seconds = whole.and_then(|_| Some(lived_s(joint.writer)?.min(lived_s(joint.reader)?)));
         let seconds = seconds.filter(|seconds| *seconds >= LIVED_S_MIN);
         let at_least = family.is_at_least(joint);
         let pipe = told(from, to, family.through(joint), Some(joint));
-        let agreed = pipe.agreed && !at_least;
+        let (at_least, agreed) = (at_least || pipe.at_least, pipe.agreed && !at_least);
         (from != to).then_some(RanPipe { at_least, agreed, seconds, ..pipe })
     });
     let mut all: Vec<RanPipe> = joined.collect();
@@ -300,6 +306,7 @@ fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanP
         to,
         bytes: through.bytes(),
         agreed: matches!(through, Through::Agreed(_)),
+        at_least: matches!(through, Through::AtLeast(_)),
         holds_bytes: joint.map(|joint| joint.holds_bytes as u64),
         looks: joint.map_or(0, |joint| joint.looks),
         seen_s: joint.map_or(0.0, |joint| joint.seen.as_secs_f64()),
@@ -326,6 +333,20 @@ pub(super) fn neighbours(allowed: &CpuList) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_is_over_the_time_at_work_and_of_all_that_went_through() {
+        let pipe = RanPipe { to: 1, bytes: Some(3 << 20), ..RanPipe::default() };
+        let summary = |pipe: &RanPipe| {
+            let stages = vec![RanStage::default(), RanStage::default()];
+            let pipes = vec![pipe.clone()];
+            let ran = Ran { seconds: 5.0, stopped_s: 2.0, stages, pipes, ..Ran::default() };
+            Told { ran }.summary()
+        };
+        assert!(summary(&pipe).contains("| about 3 MiB, 1 MiB/s\n"), "{}", summary(&pipe));
+        let pipe = told(0, 1, Through::AtLeast(3 << 20), None);
+        assert!(summary(&pipe).contains("| at least 3 MiB\n"), "{}", summary(&pipe));
+    }
 
     #[test]
     fn a_command_of_several_lines_is_shown_in_one() {

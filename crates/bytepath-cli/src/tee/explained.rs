@@ -5,7 +5,6 @@ use std::time::Instant;
 use bytepath::Endpoint;
 use bytepath::fan_out::FannedOut;
 
-use super::extras::Extras;
 use super::outputs::Outputs;
 use super::planned::Planned;
 use crate::errno::word;
@@ -14,14 +13,14 @@ use crate::say;
 
 /// Tells of what was done since `began`.
 pub(super) fn explain(
-    extras: &Extras,
+    queue: Option<usize>,
     planned: &Planned,
     (source, outputs): (&Endpoint<'_>, &Outputs<'_>),
     done: &FannedOut,
     began: Instant,
 ) {
     let basis = planned.basis();
-    match extras.queue {
+    match queue {
         Some(_) => say(format_args!(
             "plan: {basis}; --queue has everything read, and written by a thread for each output"
         )),

@@ -1,13 +1,15 @@
 //! How far it is: bytes, the recent rate, and which outputs are behind.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Instant;
 
 use bytepath::Meter;
 use bytepath::fan_out::Lags;
 use bytepath_report::numbers;
 
 use super::outputs::Outputs;
-use crate::live::{EVERY, Lines, Rate};
+use crate::classic::Called;
+use crate::live::{EVERY, Lines, Rate, unseen};
 use crate::quote::quoted;
 
 /// An output that is less behind is at work, like all of them.
@@ -15,29 +17,31 @@ const BEHIND_BYTES: u64 = 1 << 20;
 
 /// Does the work, and shows how far it is.
 pub(super) fn watched<T>(
+    called: &Called,
     outputs: &Outputs<'_>,
-    meter: &Meter,
-    lags: &Lags,
+    (meter, lags): (&Meter, &Lags),
     work: impl FnOnce() -> T,
 ) -> T {
     std::thread::scope(|scope| {
         let (done, over) = channel::<()>();
+        let mut rate = Rate::since(Instant::now());
         let watch = move || {
-            let (mut lines, mut rate) = (Lines::new(), Rate::new());
+            let mut lines = Lines::new();
             loop {
                 let ended = over.recv_timeout(EVERY) == Err(RecvTimeoutError::Disconnected);
                 let bytes = meter.bytes();
                 rate.look(bytes);
-                let shown = numbers::bytes(rate.per_second() as u64);
+                let rate = rate.shown();
                 let behind = behind(outputs, lags);
-                lines.draw(&format!("{}, {shown}/s{behind}", numbers::bytes(bytes)), ended);
+                lines.draw(&format!("{}{rate}{behind}", numbers::bytes(bytes)), ended);
                 if ended {
                     return;
                 }
             }
         };
-        // Without memory for a thread there is no display.
-        let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
+        if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, watch) {
+            called.say(unseen(&error));
+        }
         let came = work();
         drop(done);
         came

@@ -739,6 +739,11 @@ fn without_proc_or_the_right_to_place_it_runs_all_the_same() {
         assert!(done.stderr.contains("nobody is placed"), "{done:?}");
         assert!(!done.stderr.contains("placed by what is seen"), "{done:?}");
     }
+    // What is named runs where our own program cannot be found.
+    let done =
+        shell(&hidden.replace("--summary", "--own-movers").replace("tail -1", "tail -1 | cat"));
+    assert_eq!((done.status.code(), done.stdout.trim()), (Some(0), "100000"), "{done:?}");
+    assert!(done.stderr.contains("--own-movers: cannot find this program's own file"), "{done:?}");
     let whole = hidden.replace("seq 100000 | tail -1", "seq 5 | tail -1; exit 3");
     assert_eq!(shell(&whole).status.code(), Some(3));
 }

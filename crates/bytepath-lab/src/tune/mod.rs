@@ -126,11 +126,20 @@ pub struct Site {
     place: Place,
 }
 
+fn making_hint(error: &std::io::Error) -> &'static str {
+    match rustix::io::Errno::from_io_error(error) {
+        Some(rustix::io::Errno::FBIG) => {
+            "; raise the limit on the size of your files (ulimit -f), or take fewer --bytes"
+        }
+        _ => "; name another directory with --dir",
+    }
+}
+
 /// Why nothing could be measured in a directory.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     /// No file could be made in it.
-    #[error("cannot make a file of {bytes} bytes in {}: {error}; name another directory with --dir", directory.display())]
+    #[error("cannot make a file of {bytes} bytes in {}: {error}{}", directory.display(), making_hint(error))]
     File {
         /// The directory.
         directory: PathBuf,

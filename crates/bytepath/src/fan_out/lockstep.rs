@@ -6,7 +6,8 @@ use super::giving::PipePair;
 use super::sink::{Cancels, Sink, Way};
 use super::taking::Taken;
 use super::{
-    AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Files, Lost, OnLoss, Pipes, Planner, Readers,
+    About, AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Files, Lost, OnLoss, Pipes, Planner,
+    Readers,
 };
 use crate::endpoint::{Endpoint, Kind};
 use crate::meter::Meter;
@@ -180,7 +181,7 @@ impl<'a> Lockstep<'a> {
             return Err(Ending::Cancelled);
         }
         self.sinks[sink].lose(errno);
-        match (self.on_loss)(Lost { sink, errno }) {
+        match (self.on_loss)(Lost { sink, errno, about: About::Sink }) {
             AfterLoss::GoOn => Ok(()),
             AfterLoss::Stop => Err(Ending::Stopped),
         }

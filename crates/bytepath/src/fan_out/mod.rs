@@ -32,6 +32,7 @@ pub use queued::Lags;
 use queued::Queued;
 
 /// A source and its sinks, about to be run.
+#[derive(Clone)]
 pub struct FanOut<'a> {
     source: &'a Endpoint<'a>,
     sinks: &'a [Option<Endpoint<'a>>],
@@ -72,6 +73,18 @@ pub struct Lost {
     pub sink: usize,
     /// The kernel's word.
     pub errno: Errno,
+    /// What it is about.
+    pub about: About,
+}
+
+/// What was at fault where a sink was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum About {
+    /// The sink.
+    Sink,
+    /// The file of the queue: what it took for the sink could not be read back.
+    Spill,
 }
 
 /// What is to be done after a sink was lost.
@@ -221,8 +234,8 @@ impl<'a> FanOut<'a> {
     /// queue is full; again and again while that lasts.
     ///
     /// # Errors
-    /// The process is out of descriptors, or `lags` is not for as many sinks as there are; nothing has
-    /// been read.
+    /// The process is out of descriptors, or may have no thread for each sink (EAGAIN), or `lags` is not
+    /// for as many sinks as there are; nothing has been read. A clone can be [`FanOut::run`] then.
     pub fn run_queued(
         self,
         queue: Queue<'_>,
@@ -238,6 +251,6 @@ impl<'a> FanOut<'a> {
         let own = Meter::new();
         let meter = self.meter.unwrap_or(&own);
         let cancels = (Cancel::new()?, Cancel::new()?);
-        Ok(Queued::new(&self, (queue, lags), meter, on_loss, on_full, cancels).run())
+        Queued::new(&self, (queue, lags), meter, on_loss, on_full, cancels).run()
     }
 }

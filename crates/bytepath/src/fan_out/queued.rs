@@ -5,7 +5,6 @@
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -14,8 +13,8 @@ use super::lockstep::{BUFFER_BYTES, grow_pipes};
 use super::queue::{Piece, Pieces, Queue, read_all_at};
 use super::sink::{Cancels, Sink, Way};
 use super::taking::wait_for_source;
-use super::{AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Readers};
-use crate::endpoint::{Blocking, Kind};
+use super::{About, AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Readers};
+use crate::endpoint::{Blocking, Endpoint, Kind};
 use crate::meter::Meter;
 use crate::pages::AlignedBuffer;
 use crate::wait::Cancel;
@@ -105,35 +104,35 @@ impl<'a> Queued<'a> {
         Queued { job, queue, on_loss, on_full, lags, meter, pieces, more, room, enough, stop }
     }
 
-    pub(super) fn run(self) -> FannedOut {
+    /// # Errors
+    /// The process may have no thread for each sink; nothing has been read.
+    pub(super) fn run(self) -> std::io::Result<FannedOut> {
         let (mut served, mut bytes, mut plan) =
             (Vec::new(), 0, FanOutPlan::by_rules().with(self.job.pipes));
         let ending = std::thread::scope(|scope| {
             let _released = Released(&self);
-            let mut threads = Vec::new();
-            for (place, end) in self.job.sinks.iter().enumerate() {
-                let all = &self;
+            let all = &self;
+            let spawn = |(place, end): (usize, &'a Option<Endpoint<'a>>)| {
                 let serve = move || all.serve(place, Sink::written(end.as_ref()));
-                threads.push(std::thread::Builder::new().spawn_scoped(scope, serve));
-            }
-            for (place, thread) in threads.iter().enumerate() {
-                if thread.is_err() {
-                    self.lose(place, Errno::AGAIN);
-                }
-            }
+                std::thread::Builder::new().spawn_scoped(scope, serve)
+            };
+            let threads: std::io::Result<Vec<_>> =
+                self.job.sinks.iter().enumerate().map(spawn).collect();
+            // Those that there are end with nothing.
+            let threads = threads.inspect_err(|_| {
+                self.ended(Ending::NoSinkLeft);
+            })?;
             let ending = self.feed(&mut bytes, &mut plan);
             let ending = self.ended(ending);
             let mut panic = None;
             for (place, thread) in threads.into_iter().enumerate() {
-                let none = || Sink::written(self.job.sinks[place].as_ref());
-                let sink = thread.map_or_else(|_| Ok(none()), ScopedJoinHandle::join);
-                served.push(sink.unwrap_or_else(|why| {
+                served.push(thread.join().unwrap_or_else(|why| {
                     panic = Some(why);
-                    none()
+                    Sink::written(self.job.sinks[place].as_ref())
                 }));
             }
-            panic.map_or(ending, |why| resume_unwind(why))
-        });
+            Ok::<_, std::io::Error>(panic.map_or(ending, |why| resume_unwind(why)))
+        })?;
         let state = self.lock();
         for (sink, lost) in served.iter_mut().zip(&state.lost) {
             lost.iter().for_each(|errno| sink.lose(*errno));
@@ -147,7 +146,7 @@ impl<'a> Queued<'a> {
             ending => ending,
         };
         let sinks = served.iter().map(|sink| sink.served(false)).collect();
-        FannedOut { bytes, ending, source_way: "read", sinks, plan }
+        Ok(FannedOut { bytes, ending, source_way: "read", sinks, plan })
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'a>> {
@@ -243,7 +242,7 @@ impl<'a> Queued<'a> {
             watched.filter_map(|(place, end)| Some((place, end.as_ref()?))).collect();
         drop(state);
         for place in wait_for_source(self.job.source, &watched, self.cancels(&self.enough)) {
-            self.lose(place, Errno::PIPE);
+            self.lose(Lost { sink: place, errno: Errno::PIPE, about: About::Sink });
         }
     }
 
@@ -311,9 +310,13 @@ impl<'a> Queued<'a> {
                     Ok(())
                 }
                 Piece::Memory(bytes) => sink.write_all(bytes, self.cancels(&self.stop)),
-                Piece::Spilled { at, bytes } => self
-                    .read_back(&mut buffer[..*bytes], *at)
-                    .and_then(|()| sink.write_all(&buffer[..*bytes], self.cancels(&self.stop))),
+                Piece::Spilled { at, bytes } => {
+                    if let Err(errno) = self.read_back(&mut buffer[..*bytes], *at) {
+                        self.lose(Lost { sink: place, errno, about: About::Spill });
+                        break;
+                    }
+                    sink.write_all(&buffer[..*bytes], self.cancels(&self.stop))
+                }
             };
             match given {
                 Ok(()) => {
@@ -328,7 +331,7 @@ impl<'a> Queued<'a> {
                 // Nobody waits for the rest.
                 Err(Errno::CANCELED) if self.cancels(&self.stop).are_asked() => break,
                 Err(errno) => {
-                    self.lose(place, errno);
+                    self.lose(Lost { sink: place, errno, about: About::Sink });
                     break;
                 }
             }
@@ -361,7 +364,8 @@ impl<'a> Queued<'a> {
     }
 
     /// A sink takes no more bytes; whoever started this decides what that means.
-    fn lose(&self, sink: usize, errno: Errno) {
+    fn lose(&self, lost: Lost) {
+        let Lost { sink, errno, .. } = lost;
         let mut state = self.lock();
         if !state.pieces.is_live(sink) || state.panicked {
             return;
@@ -369,7 +373,7 @@ impl<'a> Queued<'a> {
         state.pieces.lost(sink);
         state.lost[sink] = Some(errno);
         self.lags.took[sink].store(GONE, Relaxed);
-        state.stopped |= (self.on_loss)(Lost { sink, errno }) == AfterLoss::Stop;
+        state.stopped |= (self.on_loss)(lost) == AfterLoss::Stop;
         if !self.takes_more(&state) {
             self.enough.cancel();
         }

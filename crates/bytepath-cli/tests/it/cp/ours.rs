@@ -411,6 +411,20 @@ fn progress_is_shown_and_told_on_request() {
 
 /// The last operand is a FIFO, for which the copying waits until the total was shown.
 #[test]
+fn progress_that_may_have_no_thread_says_so() {
+    if !may_trace() {
+        return;
+    }
+    let done = in_folder(&format!(
+        "{LARGE} strace -f -qqq -o /dev/null -e trace=clone3,clone -e inject=clone3,clone:error=EAGAIN \
+         $bytepath cp --progress large new && cmp large new"
+    ));
+    let said =
+        "cp: no thread for --progress: Resource temporarily unavailable; the job goes on without\n";
+    assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), said));
+}
+
+#[test]
 fn progress_counts_neither_holes_nor_further_names_and_what_is_skipped_as_done() {
     for (prepare, words, wanted) in [
         (

@@ -249,6 +249,58 @@ fn what_is_spilled_stays_within_the_limit_on_files() {
     holds_the_others_up(line);
 }
 
+/// The outputs are not at fault. The first calls of a program are its loader's.
+#[test]
+fn what_was_spilled_and_cannot_be_read_back_is_told_of() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (name, fifo) = unread(folder.path());
+    let strace = "strace -f -qqq -o /dev/null -e trace=pread64 -e inject=pread64:error=EIO:when=5";
+    let line = format!(
+        "{strace} \"$bytepath\" tee --queue 64K --spill \"$(dirname \"$0\")\" \"$0\" >/dev/null"
+    );
+    let (stdin, feeder) = pipe();
+    let mut command = Command::new("sh");
+    command.args(["-c", &line, &name]).env("bytepath", BYTEPATH);
+    let tee = spawned(command.stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped()));
+    drop(command);
+    fed(feeder, large()).join().expect("all but a pipe full is in the file");
+    let read = whole(fifo);
+    let done = tee.done();
+    let folder = folder.path().display();
+    let said = format!(
+        "tee: reading back what was spilled to {folder}, for '{name}': Input/output error\n"
+    );
+    assert_eq!((done.status.code(), done.stderr.as_str()), (Some(1), said.as_str()), "{done:?}");
+    assert!(large().starts_with(&read) && read.len() < large().len());
+}
+
+#[test]
+fn outputs_get_all_where_they_may_have_no_threads() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    few(folder.path());
+    let strace =
+        "strace -f -qqq -o /dev/null -e trace=clone3,clone -e inject=clone3,clone:error=EAGAIN";
+    let done = shell(&format!(
+        "cd {} && {strace} $bytepath tee --queue 10M o <large | cmp - large && cmp o large",
+        folder.path().display()
+    ));
+    let said = "tee: no thread for each output, as --queue needs: Resource temporarily unavailable; \
+                the job goes on without a queue\n";
+    assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), said));
+    let line = format!("{strace} $bytepath tee --progress <{}/a", folder.path().display());
+    let done = shell(&line);
+    assert!(
+        done.status.success() && done.stderr.contains("no thread for --progress: Resource"),
+        "{done:?}"
+    );
+}
+
 /// Of this line of shell, whose $0 is an output that nobody reads for a while.
 #[track_caller]
 fn holds_the_others_up(line: &str) {

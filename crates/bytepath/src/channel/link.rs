@@ -345,6 +345,10 @@ impl Link {
         if self.end.room() >= bytes {
             return Ok(Some(true));
         }
+        self.no_room(bytes)
+    }
+
+    fn no_room(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
         // What is known of the end before its last count is looked at.
         let (ended, gone) = (End::other_ended(self.desks().1), self.gone);
         if !ended && !gone {
@@ -353,9 +357,16 @@ impl Link {
         self.look()?;
         match self.end.room() >= bytes {
             true => Ok(Some(true)),
-            false if ended => Ok(Some(false)),
-            false => Err(ChannelError::Gone { passed: self.meter.bytes() }),
+            false => self.no_more(ended).map(Some),
         }
+    }
+
+    /// The answer of an end that waits in vain: false where the other one is done, an error where it is
+    /// gone.
+    fn no_more(&mut self, ended: bool) -> Result<bool, ChannelError> {
+        // A sender gets it again with each piece, also with one that the ring has space for.
+        self.watching |= self.role == Role::Sender;
+        if ended { Ok(false) } else { Err(ChannelError::Gone { passed: self.meter.bytes() }) }
     }
 
     /// The same, where space is of no use to a sender whose receiver is done or gone.
@@ -363,11 +374,10 @@ impl Link {
         // What has come, or was all taken, is so whatever became of the other end.
         let stays = self.role == Role::Receiver || bytes == self.end.capacity() as u64;
         let (ended, gone) = (End::other_ended(self.desks().1), self.gone);
-        match () {
-            () if stays || !(ended || gone) => self.room(bytes),
-            () if ended => Ok(Some(false)),
-            () => Err(ChannelError::Gone { passed: self.meter.bytes() }),
+        if stays || !(ended || gone) {
+            return self.room(bytes);
         }
+        self.no_more(ended).map(Some)
     }
 
     /// Waits for room; false where the other end is done before there is. Where there is room for

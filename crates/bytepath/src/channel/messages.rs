@@ -23,7 +23,7 @@ use crate::sys::shared_bytes::SharedBytes;
 /// committed, and an error in the place of an end.
 ///
 /// Once the receiver was dropped, the second message fails at the latest; once it was killed, soon after:
-/// at the latest when 512 KiB were sent and 50 ms went by.
+/// at the latest when a quarter of the ring (1 MiB at most) was sent and 50 ms went by.
 #[derive(Debug)]
 pub struct MessageSender {
     pub(super) link: Link,

@@ -28,7 +28,9 @@
 //!
 //! ```
 //! use bytepath::channel::{Connection, MessageNow, Setup};
+//! use rustix::buffer::spare_capacity;
 //! use rustix::event::epoll;
+//! use rustix::io::retry_on_intr;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (here, there) = Connection::pair()?;
@@ -54,7 +56,8 @@
 //!     };
 //!     // Where `watch` says true, something has come meanwhile.
 //!     if nothing && !receiver.watch()? {
-//!         epoll::wait(&events, rustix::buffer::spare_capacity(&mut ready), None)?;
+//!         // A signal, or a stop and its end, interrupts it.
+//!         retry_on_intr(|| epoll::wait(&events, spare_capacity(&mut ready), None))?;
 //!         ready.clear();
 //!     }
 //! }

@@ -25,7 +25,7 @@ const PARTS: usize = 8;
 /// an error in the place of an end: so a stream that was cut short is never taken for a whole one.
 ///
 /// Once the receiver was dropped, the second piece fails at the latest; once it was killed, soon after:
-/// at the latest when 512 KiB were sent and 50 ms went by.
+/// at the latest when a quarter of the ring (1 MiB at most) was sent and 50 ms went by.
 #[derive(Debug)]
 pub struct Sender {
     link: Link,

@@ -445,8 +445,8 @@ impl Family {
         read.or(written).map(Through::About)
     }
 
-    /// What it moved in the end. Where it was not looked at after that, the shell that waited for it, and
-    /// for no other, counts it.
+    /// What it moved in the end. Where it was not looked at after that, the shell that waited for it,
+    /// and for no other, counts it.
     fn moved_in_all(&self, member: &Member) -> Option<Moved> {
         if member.seen_ended {
             return member.now.moved;
@@ -457,7 +457,7 @@ impl Family {
         (is_alone && shell.seen_ended && self.counts_others(shell)).then_some(shell.now.moved)?
     }
 
-    /// Whether its counts are less than what came to it: then it may write without counting as well.
+    /// Whether its counts are less than what came to it: then it may write without counting too.
     fn misses<'a>(&'a self, reader: Pid, own: impl Fn(Pid) -> Option<&'a Member>) -> bool {
         let mut above = self.joints.values().filter(|joint| joint.reader == reader);
         above.any(|joint| {

@@ -85,7 +85,8 @@ impl Usage {
     }
 }
 
-/// What each GiB of so many bytes cost; not known where there were none. Calls where they were counted.
+/// What each GiB of so many bytes cost; not known where there were none. Calls where they were
+/// counted.
 pub(crate) fn costs_per_gib(usage: &Usage, calls: Option<u64>, bytes: u64) -> Costs {
     let gib = bytes as f64 / GIB;
     let per_gib = |amount: f64| (bytes > 0).then(|| amount / gib);

@@ -198,11 +198,12 @@ def test_an_experiment_without_a_scheduler_ends_and_says_so(fleet):
     wait_until(lambda: len(running("sleep 0.7")) >= 3)
     fleet.scheduler.kill()
     fleet.scheduler.wait()
-    _, said = command.communicate(timeout=60)
+    told, said = command.communicate(timeout=60)
     for name in NAMES:
         fleet.end_worker(name)
     assert command.returncode == 1
-    assert all(f"{name}: failed: the scheduler is gone" in said for name in NAMES), said
+    assert all(f"{name}: failed: the scheduler is gone" in told for name in NAMES), told
+    assert all(f"{name}: failed, " in said for name in NAMES) and "scheduler is gone" not in said, said
 
 
 def test_clocks_that_are_apart_are_told_of_and_nothing_depends_on_them(fleet, tree, tmp_path):

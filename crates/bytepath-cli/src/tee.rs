@@ -224,7 +224,7 @@ impl Tee<'_> {
             gone[lost.sink].store(true, Relaxed);
             self.lost(outputs, lost, extras.spill.as_deref())
         };
-        let (without_queue, is_without_queue) = (fan_out.clone(), AtomicBool::new(false));
+        let without_queue = fan_out.clone();
         let work = || match extras.queue {
             None => Ok(fan_out.run(&on_loss)),
             Some(memory_bytes) => {
@@ -255,7 +255,7 @@ impl Tee<'_> {
                             "no thread for each output, as --queue needs: {word}; the job goes on \
                              without a queue"
                         ));
-                        is_without_queue.store(true, Relaxed);
+                        told.go_on_without_queue();
                         Ok(without_queue.run(&on_loss))
                     }
                     done => done,
@@ -268,7 +268,7 @@ impl Tee<'_> {
         };
         let done = done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         if extras.explain_plan {
-            let queue = extras.queue.filter(|_| !is_without_queue.load(Relaxed));
+            let queue = extras.queue.filter(|_| told.is_queued());
             explained::explain(queue, planned, (&source, outputs), &done, began);
         }
         Ok(done)

@@ -4,10 +4,8 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use bytepath_report::Costs;
-
 use crate::arm::{Measured, Outcome, Timing, Work};
-use crate::ends::{EndReport, GIB, Starter};
+use crate::ends::{EndReport, Starter};
 use crate::pipe_work::{Says, end, ended};
 
 /// `bytepath carry` from a source to a sink.
@@ -55,15 +53,6 @@ impl Work for CarryWork {
 }
 
 fn outcome(report: &EndReport) -> Outcome {
-    let gib = report.bytes as f64 / GIB;
-    let per_gib = |amount: f64| (gib > 0.0).then(|| amount / gib);
-    let costs = Costs {
-        cpu_user_s_per_gib: per_gib(report.usage.user_s),
-        cpu_system_s_per_gib: per_gib(report.usage.system_s),
-        syscalls_per_gib: per_gib(report.calls as f64).filter(|_| report.calls > 0),
-        context_switches_per_gib: per_gib(report.usage.switches() as f64),
-        page_faults_per_gib: per_gib(report.usage.faults as f64),
-        ..Costs::default()
-    };
+    let costs = report.costs();
     Outcome { value: report.gib_per_second(), seconds: report.seconds, costs, ..Outcome::default() }
 }

@@ -5,12 +5,12 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytepath_report::{Costs, latency};
+use bytepath_report::latency;
 use serde_json::Value;
 
 use crate::arm::{Measured, Outcome, TRIAL_TIME, Timing, Work};
 use crate::drive::DriveReport;
-use crate::ends::{GIB, Starter};
+use crate::ends::{Starter, Usage, costs_per_gib};
 use crate::file_set::{FileSet, State};
 use crate::pipe_work::{Says, end, ended};
 
@@ -72,16 +72,13 @@ impl Work for DriveWork {
             per_second: report.per_second,
             seconds: report.seconds,
             bytes: report.bytes,
-            user_s: report.usage.user_s,
-            system_s: report.usage.system_s,
-            switches: report.usage.switches() as f64,
+            usage: report.usage,
+            calls: report.calls,
         };
         let mut outcome = Outcome { latencies: Some(latencies), ..driven.outcome() };
         outcome.found.extend(verified(&report));
         let would_block = (report.would_block > 0).then_some(report.would_block as f64);
         outcome.figures.add("would block", "count", would_block);
-        outcome.costs.syscalls_per_gib = report.calls.map(|calls| calls as f64 / driven.gib());
-        outcome.costs.page_faults_per_gib = Some(report.usage.faults as f64 / driven.gib());
         Ok(outcome)
     }
 
@@ -101,24 +98,13 @@ pub(crate) struct Driven {
     pub(crate) per_second: f64,
     pub(crate) seconds: f64,
     pub(crate) bytes: u64,
-    pub(crate) user_s: f64,
-    pub(crate) system_s: f64,
-    pub(crate) switches: f64,
+    pub(crate) usage: Usage,
+    pub(crate) calls: Option<u64>,
 }
 
 impl Driven {
-    fn gib(&self) -> f64 {
-        (self.bytes as f64 / GIB).max(f64::MIN_POSITIVE)
-    }
-
     pub(crate) fn outcome(&self) -> Outcome {
-        let per_gib = |amount: f64| Some(amount / self.gib());
-        let costs = Costs {
-            cpu_user_s_per_gib: per_gib(self.user_s),
-            cpu_system_s_per_gib: per_gib(self.system_s),
-            context_switches_per_gib: per_gib(self.switches),
-            ..Costs::default()
-        };
+        let costs = costs_per_gib(&self.usage, self.calls, self.bytes);
         Outcome { value: self.per_second, seconds: self.seconds, costs, ..Outcome::default() }
     }
 }

@@ -6,10 +6,9 @@ use std::process::{Child, Command, Stdio};
 
 use bytepath::channel::Connection;
 use bytepath::pages::PageSize;
-use bytepath_report::Costs;
 
 use crate::arm::{Measured, Outcome, TRIAL_TIME, Timing, Work};
-use crate::ends::{GIB, Starter, Usage};
+use crate::ends::{GIB, Starter, Usage, costs_per_gib};
 use crate::memory::peers::MemoryPeer;
 use crate::memory::{Sweep, SweepReport};
 use crate::pipe_work::{Says, end, ended, said, spawn_on};
@@ -209,17 +208,10 @@ fn hinted(why: String, pages: PageSize) -> String {
 
 fn outcome(report: &SweepReport, usage: Usage) -> Outcome {
     let gib = report.bytes as f64 / GIB;
-    let per_gib = |amount: f64| (gib > 0.0).then(|| amount / gib);
     Outcome {
         value: gib / report.seconds.max(f64::MIN_POSITIVE),
         seconds: report.seconds,
-        costs: Costs {
-            cpu_user_s_per_gib: per_gib(usage.user_s),
-            cpu_system_s_per_gib: per_gib(usage.system_s),
-            context_switches_per_gib: per_gib(usage.switches() as f64),
-            page_faults_per_gib: per_gib(usage.faults as f64),
-            ..Costs::default()
-        },
+        costs: costs_per_gib(&usage, None, report.bytes),
         ..Outcome::default()
     }
 }

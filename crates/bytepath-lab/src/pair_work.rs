@@ -9,7 +9,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bytepath::profile::End;
-use bytepath_report::Costs;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -322,16 +321,8 @@ impl Drop for Running {
 /// The speed, and what the mover used.
 fn outcome(moved: &EndReport, seconds: f64) -> Outcome {
     let gib = moved.bytes as f64 / GIB;
-    let per_gib = |amount: f64| (gib > 0.0).then(|| amount / gib);
-    let costs = Costs {
-        cpu_user_s_per_gib: per_gib(moved.usage.user_s),
-        cpu_system_s_per_gib: per_gib(moved.usage.system_s),
-        syscalls_per_gib: per_gib(moved.calls as f64).filter(|_| moved.calls > 0),
-        context_switches_per_gib: per_gib(moved.usage.switches() as f64),
-        page_faults_per_gib: per_gib(moved.usage.faults as f64),
-        ..Costs::default()
-    };
-    Outcome { value: gib / seconds.max(1e-9), seconds, costs, ..Outcome::default() }
+    let (value, costs) = (gib / seconds.max(1e-9), moved.costs());
+    Outcome { value, seconds, costs, ..Outcome::default() }
 }
 
 /// The reading and the writing end of a pipe or of a pair of connected sockets.

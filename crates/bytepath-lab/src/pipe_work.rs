@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arm::{Measured, Outcome, TRIAL_TIME, Timing, Work};
-use crate::ends::{EndReport, GIB, Starter, Usage};
+use crate::ends::{EndReport, Starter, Usage};
 use crate::interrupt::{self, Came};
 use crate::sys::together::end_together;
 
@@ -441,20 +441,16 @@ pub(crate) fn text_of(mut pipe: impl Read + AsFd, limit: Duration) -> Result<Str
     }
 }
 
-/// What all the ends cost per GiB that each of them moved.
+/// What all the ends cost per GiB that each of them moved; not known where one moved nothing.
 pub(crate) fn costs(ends: &[&EndReport]) -> Costs {
-    let per_gib = |of: fn(&EndReport) -> f64| {
-        let of_one = |end: &&EndReport| {
-            if end.bytes > 0 { of(end) / (end.bytes as f64 / GIB) } else { 0.0 }
-        };
-        Some(ends.iter().map(of_one).sum())
-    };
+    let of_each: Vec<Costs> = ends.iter().map(|end| end.costs()).collect();
+    let sum = |of: fn(&Costs) -> Option<f64>| of_each.iter().map(of).sum();
     Costs {
-        cpu_user_s_per_gib: per_gib(|end| end.usage.user_s),
-        cpu_system_s_per_gib: per_gib(|end| end.usage.system_s),
-        syscalls_per_gib: per_gib(|end| end.calls as f64).filter(|_| told(ends)),
-        context_switches_per_gib: per_gib(|end| end.usage.switches() as f64),
-        page_faults_per_gib: per_gib(|end| end.usage.faults as f64),
+        cpu_user_s_per_gib: sum(|costs| costs.cpu_user_s_per_gib),
+        cpu_system_s_per_gib: sum(|costs| costs.cpu_system_s_per_gib),
+        syscalls_per_gib: sum(|costs| costs.syscalls_per_gib),
+        context_switches_per_gib: sum(|costs| costs.context_switches_per_gib),
+        page_faults_per_gib: sum(|costs| costs.page_faults_per_gib),
         ..Costs::default()
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bytepath_report::Costs;
 
 use crate::arm::{Outcome, Timing, Work};
-use crate::ends::GIB;
+use crate::ends::{GIB, costs_per_gib};
 use crate::streams::{Stream, StreamReport};
 use crate::two_ends::TwoEnds;
 
@@ -34,14 +34,12 @@ impl Work for StreamWork {
         };
         let report: StreamReport = ends.run(timing)?;
         let gib = report.bytes as f64 / GIB;
-        let costs = Costs {
-            context_switches_per_gib: Some(report.usage.switches() as f64 / gib.max(1e-9)),
-            ..Costs::default()
-        };
+        let Costs { context_switches_per_gib, .. } =
+            costs_per_gib(&report.usage, None, report.bytes);
         Ok(Outcome {
             value: gib / report.seconds.max(1e-9),
             seconds: report.seconds,
-            costs,
+            costs: Costs { context_switches_per_gib, ..Costs::default() },
             ..Outcome::default()
         })
     }

@@ -59,7 +59,8 @@ pub struct RanStage {
     /// Seconds of CPU in the kernel.
     pub system_s: f64,
     /// What it read, by its calls of read and their like; splice is not counted. Null where the
-    /// kernel does not tell.
+    /// kernel does not tell; and, where a shell ran it, of one that waited for others: theirs are
+    /// counted in.
     pub read_bytes: Option<u64>,
     /// What it wrote, likewise.
     pub written_bytes: Option<u64>,

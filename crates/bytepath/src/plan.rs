@@ -1,4 +1,5 @@
-//! Which routes to try for a job, in which order, and why the others are refused. Pure.
+//! Which routes to try for a job, in which order, and why the others are refused. Moves nothing and
+//! changes nothing; asks the kernel what [`Route::suits`] and the profile's places need.
 
 use std::fmt;
 

@@ -259,10 +259,9 @@ async def _everywhere(
         async def one(machine: Machine) -> dict[str, Any]:
             async with turns:
                 found = await _on(watch, machine, words, record, arguments)
-                why = f": {found['why']}" if found["why"] else ""
-                # Whether it is well is known once all are done.
+                # Whether it is well is known once all are done; the report says why it is not.
                 status = "measured" if after and found["status"] == "ok" else found["status"]
-                files.say(f"{machine.name}: {status}{why}, {found['seconds']:.0f} s")
+                files.say(f"{machine.name}: {status}, {found['seconds']:.0f} s")
                 return found
 
         results = await asyncio.gather(*(one(machine) for machine in machines))

@@ -23,7 +23,8 @@ Findings = dict[str, dict[str, Any]]
 def told(found: dict[str, Any]) -> str:
     """What is poor where, the most common first; then what is not the same everywhere."""
     machines = [machine for machine in found["machines"] if machine.get("record")]
-    lines = [f"{m['name']}: {m['status']}: {m['why']}" for m in found["machines"] if not m.get("record")]
+    missing = [m for m in found["machines"] if m["status"] != "ok" or not m.get("record")]
+    lines = [f"{m['name']}: {m['status']}: {m['why']}" for m in missing]
     every = "every machine that answered" if lines else "every machine"
 
     def who(names: list[str], named: Callable[[list[str]], str]) -> str:

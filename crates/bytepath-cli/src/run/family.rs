@@ -402,8 +402,15 @@ impl Family {
     pub(super) fn through(&self, joint: &Joint) -> Through {
         let own = |pid| self.member(pid).filter(|member| !self.counts_others(member));
         let through = self.told(own(joint.writer), own(joint.reader), joint.most_bytes);
+        let wrote = own(joint.writer).and_then(|writer| writer.now.moved);
+        let by_writer = |bytes| wrote.is_some_and(|wrote| wrote.written_bytes == bytes);
         let through = match through {
             Through::AtLeast(_) => self.settled(joint, own).unwrap_or(through),
+            // Only its writer tells.
+            Through::About(bytes) if bytes > START_BYTES && by_writer(bytes) => {
+                let least = || self.misses(joint.writer, own).then_some(Through::AtLeast(bytes));
+                self.settled(joint, own).or_else(least).unwrap_or(through)
+            }
             through => through,
         };
         // What ended unseen was looked at before that, and so was the pipe.
@@ -422,7 +429,7 @@ impl Family {
         joint: &Joint,
         own: impl Fn(Pid) -> Option<&'a Member>,
     ) -> Option<Through> {
-        let moved = |pid| own(pid).filter(|member| member.seen_ended)?.now.moved;
+        let moved = |pid| self.moved_in_all(own(pid)?);
         let written = |pid| Some(moved(pid)?.written_bytes);
         let read = |pid| Some(moved(pid)?.read_bytes);
         let all = || self.joints.values();
@@ -436,6 +443,27 @@ impl Family {
         let (_, read) = by_reader.unzip();
         let (written, _) = by_writer.unzip();
         read.or(written).map(Through::About)
+    }
+
+    /// What it moved in the end. Where it was not looked at after that, the shell that waited for it,
+    /// and for no other, counts it.
+    fn moved_in_all(&self, member: &Member) -> Option<Moved> {
+        if member.seen_ended {
+            return member.now.moved;
+        }
+        let shell = self.member(member.now.parent?)?;
+        let mut others = self.members.iter().filter(|other| other.pid != member.pid);
+        let is_alone = others.all(|other| other.now.parent != member.now.parent);
+        (is_alone && shell.seen_ended && self.counts_others(shell)).then_some(shell.now.moved)?
+    }
+
+    /// Whether its counts are less than what came to it: then it may write without counting too.
+    fn misses<'a>(&'a self, reader: Pid, own: impl Fn(Pid) -> Option<&'a Member>) -> bool {
+        let mut above = self.joints.values().filter(|joint| joint.reader == reader);
+        above.any(|joint| {
+            let told = self.told(own(joint.writer), own(reader), joint.most_bytes);
+            matches!(told, Through::AtLeast(_))
+        })
     }
 
     /// Whether it is a shell that has waited for what it started. It has the ends of all their pipes
@@ -828,6 +856,44 @@ mod tests {
         // It read another file, and nothing of the pipe that was full.
         let other = [Through::AtLeast(mib), Through::Agreed(90 * mib)];
         assert_eq!(told([mib, 90 * mib, 90 * mib, 90 * mib]), other);
+    }
+
+    #[test]
+    fn what_the_last_stage_moved_is_told_by_the_shell_that_waited_for_it() {
+        let pid = |number| Pid::from_raw(number).expect("one");
+        let mib = 1 << 20;
+        let told = |[written, mid_read, mid_written]: [u64; 3], last: u64, shell: u64| {
+            let size = PipeSize::new(None);
+            let mut family = Family::new(Below::default(), size, CpuList::default(), None);
+            for (number, parent, read_bytes, written_bytes) in [
+                (1, None, 0, written),
+                (2, None, mid_read, mid_written),
+                (3, None, shell, 0),
+                (4, Some(pid(3)), last, 0),
+            ] {
+                let moved = Some(Moved { read_bytes, written_bytes });
+                let name = if number == 3 { "bash" } else { "cat" }.to_owned();
+                let has_waited = number == 3;
+                let ours = Reading::of(getpid()).expect("ours");
+                let reading = Reading { moved, parent, name, has_waited, ..ours };
+                let seen_ended = number < 4;
+                family.members.push(Member { seen_ended, ..Member::new(pid(number), reading) });
+            }
+            let joints = [Joint::new(pid(1), pid(2)), Joint::new(pid(2), pid(4))];
+            family.joints.extend([1, 2].into_iter().zip(joints));
+            family.joints.values().map(|joint| family.through(joint)).collect::<Vec<_>>()
+        };
+        // The middle splices a part; and writes to a file as well.
+        let all = [Through::About(90 * mib); 2];
+        assert_eq!(told([90 * mib, 50 * mib, 40 * mib], 7 * mib, 90 * mib), all);
+        let tee = [Through::Agreed(90 * mib), Through::About(90 * mib)];
+        assert_eq!(told([90 * mib, 90 * mib, 180 * mib], 7 * mib, 90 * mib), tee);
+        // The shell ran others too: who counts less than what came to it may have written more.
+        let least = [Through::AtLeast(50 * mib), Through::AtLeast(40 * mib)];
+        assert_eq!(told([90 * mib, 50 * mib, 40 * mib], 7 * mib, 300 * mib), least);
+        // What passes a part on counts what it writes.
+        let part = [Through::Agreed(90 * mib), Through::About(40 * mib)];
+        assert_eq!(told([90 * mib, 90 * mib, 40 * mib], 7 * mib, 300 * mib), part);
     }
 
     #[test]

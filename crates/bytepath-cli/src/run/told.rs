@@ -235,8 +235,14 @@ fn processes(family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
     let all = family
         .into_iter()
         .flat_map(|family| family.members.iter().filter(move |member| takes_part(family, member)));
-    let stage =
-        |member: &Member| RanStage { seconds: Some(member.now.age.as_secs_f64()), ..seen(member) };
+    let stage = |member: &Member| {
+        let mut stage = RanStage { seconds: Some(member.now.age.as_secs_f64()), ..seen(member) };
+        // The others that it waited for are listed too, and the kernel counts theirs in.
+        if member.now.has_waited {
+            (stage.read_bytes, stage.written_bytes) = (None, None);
+        }
+        stage
+    };
     all.map(|member| (stage(member), Some(member.pid))).unzip()
 }
 

@@ -1,5 +1,7 @@
 //! What is told of a copying while it lasts.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use bytepath::Meter;
 use bytepath::fan_out::Lags;
 
@@ -12,7 +14,7 @@ pub(super) struct Told {
     pub(super) lags: Lags,
     /// Of the outputs, in their order.
     names: Vec<String>,
-    queued: bool,
+    queued: AtomicBool,
 }
 
 impl Told {
@@ -23,12 +25,22 @@ impl Told {
         let places = places.filter(|place| outputs.is_output(*place));
         let names = places.map(|place| outputs.name(place).to_string_lossy().into_owned());
         let (lags, names) = (Lags::of(outputs.ends().len()), names.collect());
-        Told { meter, lags, names, queued }
+        Told { meter, lags, names, queued: queued.into() }
+    }
+
+    /// It goes on without a queue, before anything was moved.
+    pub(super) fn go_on_without_queue(&self) {
+        self.queued.store(false, Relaxed);
+        self.meter.goes("fan-out");
+    }
+
+    pub(super) fn is_queued(&self) -> bool {
+        self.queued.load(Relaxed)
     }
 
     /// Only with a queue can an output be behind the others.
     pub(super) fn figures(&self) -> Figures {
-        let names = self.names.iter().enumerate().filter(|_| self.queued);
+        let names = self.names.iter().enumerate().filter(|_| self.is_queued());
         let outputs = names.map(|(place, name)| (name.clone(), self.lags.bytes(place))).collect();
         // The meter counts the calls for the source alone, and no waits.
         Figures { outputs, calls: None, waits: None, ..Figures::of(&self.meter) }

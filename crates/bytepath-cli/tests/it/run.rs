@@ -545,6 +545,23 @@ fn an_ordinary_user_is_told_the_same_bytes() {
     }
 }
 
+/// The kernel counts them in.
+#[test]
+fn what_others_moved_is_not_told_of_a_process_that_waited_for_them() {
+    let counts = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 0.3; :";
+    let told = told(&[&format!("{{ sh -c 'head -c 9000000 /dev/zero; {counts}' | wc -c; }}")]);
+    let stages = told["stages"].as_array().expect("a list");
+    let of = |start: &str| {
+        let words =
+            |stage: &&Value| stage["command"].as_str().is_some_and(|it| it.starts_with(start));
+        stages.iter().find(words).unwrap_or_else(|| panic!("no {start}: {told}"))
+    };
+    for bytes in ["read_bytes", "written_bytes"] {
+        assert_eq!(of("sh -c")[bytes], Value::Null, "{told}");
+        assert!(of("wc")[bytes].is_u64(), "{told}");
+    }
+}
+
 #[test]
 fn pipes_are_as_large_as_asked_for_whoever_runs_the_text() {
     let texts = [

@@ -10,7 +10,6 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use bytepath_report::Costs;
 use serde_json::Value;
 
 use super::copiers::Line;
@@ -19,7 +18,7 @@ use super::material::{Material, Supply};
 use crate::arm::{Outcome, Timing, Work};
 use crate::clock::{Clocked, monotonic_ns};
 use crate::clocked::Asked;
-use crate::ends::{GIB, Starter, Usage};
+use crate::ends::{GIB, Starter, Usage, costs_per_gib};
 use crate::to_the_end::to_the_end;
 
 /// Who copies.
@@ -228,14 +227,7 @@ impl Resident {
 
 fn outcome(bytes: u64, held: u64, seconds: f64, usage: Usage) -> Outcome {
     let gib = bytes as f64 / GIB;
-    let per_gib = |amount: f64| (gib > 0.0).then(|| amount / gib);
-    let costs = Costs {
-        cpu_user_s_per_gib: per_gib(usage.user_s),
-        cpu_system_s_per_gib: per_gib(usage.system_s),
-        context_switches_per_gib: per_gib(usage.switches() as f64),
-        page_faults_per_gib: per_gib(usage.faults as f64),
-        ..Costs::default()
-    };
+    let costs = costs_per_gib(&usage, None, bytes);
     let found = BTreeMap::from([
         ("bytes".to_owned(), bytes.into()),
         ("bytes_held".to_owned(), held.into()),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytepath::error::{Refusal, Stop};
 use bytepath::pages::{Memory, PageSize, PagesError};
-use bytepath_report::numbers;
+use bytepath_report::{Costs, numbers};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,6 +20,7 @@ pub use pattern::{Pattern, PatternError, Verifier};
 pub use read::{ReadEnd, Until};
 pub use starter::Starter;
 pub use usage::Usage;
+pub(crate) use usage::costs_per_gib;
 pub use write::WriteEnd;
 
 /// What an end did while it was measured.
@@ -66,6 +67,11 @@ impl EndReport {
     /// GiB/s; 0 where no time passed.
     pub fn gib_per_second(&self) -> f64 {
         if self.seconds > 0.0 { self.bytes as f64 / GIB / self.seconds } else { 0.0 }
+    }
+
+    /// What each GiB cost it.
+    pub(crate) fn costs(&self) -> Costs {
+        costs_per_gib(&self.usage, Some(self.calls).filter(|calls| *calls > 0), self.bytes)
     }
 }
 

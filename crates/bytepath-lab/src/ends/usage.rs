@@ -1,7 +1,10 @@
 //! What a process has used, by getrusage(2).
 
+use bytepath_report::Costs;
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
+
+use super::GIB;
 
 /// Resources used, as differences between two moments or since the start of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -79,5 +82,42 @@ impl Usage {
     /// Context switches of both kinds.
     pub fn switches(&self) -> u64 {
         self.switches_voluntary + self.switches_involuntary
+    }
+}
+
+/// What each GiB of so many bytes cost; not known where there were none. Calls where they were
+/// counted.
+pub(crate) fn costs_per_gib(usage: &Usage, calls: Option<u64>, bytes: u64) -> Costs {
+    let gib = bytes as f64 / GIB;
+    let per_gib = |amount: f64| (bytes > 0).then(|| amount / gib);
+    Costs {
+        cpu_user_s_per_gib: per_gib(usage.user_s),
+        cpu_system_s_per_gib: per_gib(usage.system_s),
+        syscalls_per_gib: calls.and_then(|calls| per_gib(calls as f64)),
+        context_switches_per_gib: per_gib(usage.switches() as f64),
+        page_faults_per_gib: per_gib(usage.faults as f64),
+        ..Costs::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_gib_cost_is_not_known_where_no_bytes_were_moved() {
+        let usage = Usage { user_s: 1.0, faults: 8, switches_voluntary: 2, ..Usage::default() };
+        assert_eq!(costs_per_gib(&usage, Some(6), 0), Costs::default());
+        let costs = costs_per_gib(&usage, Some(6), 2 << 30);
+        let wanted = Costs {
+            cpu_user_s_per_gib: Some(0.5),
+            cpu_system_s_per_gib: Some(0.0),
+            syscalls_per_gib: Some(3.0),
+            context_switches_per_gib: Some(1.0),
+            page_faults_per_gib: Some(4.0),
+            ..Costs::default()
+        };
+        assert_eq!(costs, wanted);
+        assert_eq!(costs_per_gib(&usage, None, 2 << 30).syscalls_per_gib, None);
     }
 }

@@ -293,6 +293,16 @@ fn outputs_get_all_where_they_may_have_no_threads() {
     let said = "tee: no thread for each output, as --queue needs: Resource temporarily unavailable; \
                 the job goes on without a queue\n";
     assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), said));
+    // No output is behind where there is no queue. The thread of the metrics is the first.
+    let done = shell(&format!(
+        "cd {} && {strace}:when=2+ $bytepath tee --queue 10M --metrics m o <large | cmp - large && \
+         cat m",
+        folder.path().display()
+    ));
+    assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), said));
+    let told = done.stdout;
+    let queued = ["fan-out-queue", "behind_bytes"].iter().any(|it| told.contains(it));
+    assert!(told.contains("\"fan-out\"") && !queued, "{told}");
     let line = format!("{strace} $bytepath tee --progress <{}/a", folder.path().display());
     let done = shell(&line);
     assert!(

@@ -14,6 +14,7 @@ use super::{Made, arm_name};
 use crate::arm::{Arm, Measured, Outcome, Timing, Work};
 use crate::descendants::end_with_all;
 use crate::drive_work::{Driven, Ground, measured_time};
+use crate::ends::Usage;
 use crate::peers::Peer;
 use crate::pipe_work::{Says, said};
 use crate::sys::together::end_together;
@@ -188,6 +189,8 @@ impl Work for FioWork {
         let said = self.run(timing.warm_up, time, timing)?;
         let driven = driven(&said)?;
         let mut outcome = driven.outcome();
+        // Those that fio tells are of its start as well.
+        outcome.costs.page_faults_per_gib = None;
         outcome.latencies = latencies_of(&said);
         Ok(outcome)
     }
@@ -231,9 +234,13 @@ fn driven(said: &Value) -> Result<Driven, String> {
         per_second,
         seconds: longest("read").max(longest("write")) / 1000.0,
         bytes: bytes as u64,
-        user_s: share("usr_cpu"),
-        system_s: share("sys_cpu"),
-        switches: jobs.iter().filter_map(|job| job["ctx"].as_f64()).sum(),
+        usage: Usage {
+            user_s: share("usr_cpu"),
+            system_s: share("sys_cpu"),
+            switches_voluntary: jobs.iter().filter_map(|job| job["ctx"].as_u64()).sum(),
+            ..Usage::default()
+        },
+        calls: None,
     })
 }
 

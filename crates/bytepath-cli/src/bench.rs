@@ -40,9 +40,12 @@ use bytepath_report::{Record, csv, plot, table};
 use clap::{Arg, Args, Subcommand};
 
 use crate::explain::shown::Shown;
+use crate::hidden::this_program;
 use crate::output::{self, Output};
 use crate::planning::no_folder;
-use crate::{values, wrong_usage};
+use crate::said::{self, say};
+use crate::usage::wrong_usage;
+use crate::values;
 use progress::Progress;
 
 /// Run a published experiment on this machine, and say what came beside what was published
@@ -262,17 +265,17 @@ pub(crate) fn undo_left() {
     let all = match left::undo() {
         Ok(all) => all,
         Err(error) => {
-            crate::say(format_args!("bytepath: cannot look for what earlier runs left: {error}"));
+            say(format_args!("bytepath: cannot look for what earlier runs left: {error}"));
             return;
         }
     };
     for Left { path, what, removed } in all {
         let path = path.display();
         match removed {
-            Ok(()) => crate::say(format_args!(
-                "bytepath: {what} {path}, which a run that was killed had left"
-            )),
-            Err(why) => crate::say(format_args!(
+            Ok(()) => {
+                say(format_args!("bytepath: {what} {path}, which a run that was killed had left"))
+            }
+            Err(why) => say(format_args!(
                 "bytepath: {path}, which a run that was killed had left, is not {what}: {why}"
             )),
         }
@@ -285,7 +288,7 @@ fn listed(arms: &[Arm]) -> anyhow::Result<()> {
 }
 
 fn overhead(options: &Overhead) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     // The last CPU: the first handles most interrupts on many machines.
     let cpu = Machine::this().allowed_cpus().iter().last().context("no CPU is allowed")?;
     let arms = overhead::arms(options.buf_size, cpu, &program);
@@ -343,7 +346,7 @@ pub(crate) fn pipes_arms(options: &Pipes) -> anyhow::Result<Vec<Arm>> {
         waits: options.wait.clone(),
         peers: options.peer.clone(),
     };
-    let program = crate::this_program()?;
+    let program = this_program()?;
     // A peer that is asked for by name runs whatever else is chosen.
     let peers = options.peer.iter().map(|peer| pipes::peer_arm(peer));
     let globs = match options.arms.is_empty() {
@@ -704,7 +707,7 @@ fn put(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::R
     if let Some(kept) = kept {
         text += &format!("\nkept as {kept}\n");
     }
-    crate::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))?;
+    said::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))?;
     saved
 }
 
@@ -716,7 +719,7 @@ pub(crate) fn keep(record: &Record) -> Option<String> {
         None => Err(anyhow::anyhow!("{}, so nowhere to keep it", no_folder("XDG_DATA_HOME"))),
     };
     kept.inspect_err(|error| {
-        crate::say(format_args!(
+        say(format_args!(
             "bytepath: the run is not kept: {error}; --no-store does without, and --json FILE writes \
              the record elsewhere"
         ));
@@ -751,11 +754,11 @@ fn save(record: &Record, arms: &explained::Arms<'_>, outputs: Outputs) -> anyhow
         made.and_then(|(path, text)| Output::open(&path)?.write(&text))
     };
     let files = files.into_iter().map(write).chain(exports.into_iter().map(export));
-    let written = files.fold(Ok(()), crate::also);
+    let written = files.fold(Ok(()), said::also);
     // A pipe may be left unread for ever, and a signal ends that.
     drop(outputs.measuring);
     let others = others.into_iter().map(write).chain(other_exports.into_iter().map(export));
-    others.fold(written, crate::also)
+    others.fold(written, said::also)
 }
 
 /// Colour and width as standard output allows.

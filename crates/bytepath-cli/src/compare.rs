@@ -15,7 +15,8 @@ use clap::Args;
 use crate::bench::{chosen_names, interrupt, percent, style};
 use crate::kept::{self, Kept};
 use crate::output::{self, Output};
-use crate::wrong_usage;
+use crate::said::{self, say};
+use crate::usage::wrong_usage;
 
 /// The exit code of `--fail-if-slower`.
 const SLOWER: u8 = 3;
@@ -192,7 +193,7 @@ fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
     }
     if !slower.is_empty() {
         let all = slower.join("; ");
-        crate::say(format_args!("bytepath: slower by {percent}% or more: {all}"));
+        say(format_args!("bytepath: slower by {percent}% or more: {all}"));
         return Ok(ExitCode::from(SLOWER));
     }
     if !missing.is_empty() {
@@ -202,7 +203,7 @@ fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
         );
     }
     if !unseen.is_empty() {
-        crate::say(format_args!(
+        say(format_args!(
             "bytepath: {percent}% could not have been shown, which takes more blocks: {}",
             unseen.join("; ")
         ));
@@ -257,7 +258,7 @@ impl Outputs {
             return Ok(());
         }
         let text = comparison.render(style());
-        crate::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))
+        said::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))
     }
 }
 

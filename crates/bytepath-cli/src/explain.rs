@@ -14,7 +14,8 @@ use std::time::Duration;
 use clap::{Arg, Args, Subcommand};
 
 use crate::bench;
-use crate::{run, values, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::{run, values};
 use shown::Shown;
 
 /// Say where the time goes: which costs dominate, what to try, call trees and flame graphs

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::bench::{interrupt, style};
 use crate::kept::Kept;
 use crate::output::Output;
+use crate::said;
 
 /// List the runs of bench that were kept, or show, remove or export one
 ///
@@ -163,7 +164,7 @@ fn remove(runs: &[String]) -> anyhow::Result<()> {
     for name in names {
         kept.store.remove(name).with_context(|| format!("cannot remove {name}"))?;
         let told = writeln!(std::io::stdout(), "removed {name}").context("standard output");
-        crate::printed(told)?;
+        said::printed(told)?;
     }
     Ok(())
 }

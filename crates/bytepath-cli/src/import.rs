@@ -11,7 +11,8 @@ use bytepath_report::{Record, table};
 use clap::Args;
 
 use crate::output::{self, Output};
-use crate::{bench, records, report, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::{bench, records, report};
 
 /// Make records of what hyperfine (--export-json) and fio (--output-format=json) measured, to
 /// report and compare

@@ -9,7 +9,9 @@ use bytepath_lab::store::{Entry, Store};
 use bytepath_report::Record;
 
 use crate::planning::no_folder;
-use crate::{records, wrong_usage};
+use crate::records;
+use crate::said::say;
+use crate::usage::wrong_usage;
 
 /// The word for the run that started last.
 const LAST: &str = "last";
@@ -30,7 +32,7 @@ impl Kept {
         let store = Store::at(folder);
         let listing = store.list().context("cannot look into the store")?;
         if let Some(mended) = listing.mended {
-            crate::say(format_args!("bytepath: {mended}"));
+            say(format_args!("bytepath: {mended}"));
         }
         Ok(Kept { store, entries: listing.entries })
     }

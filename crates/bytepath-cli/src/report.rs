@@ -13,7 +13,8 @@ use bytepath_report::{Record, csv, markdown, numbers, page, plot, table};
 use clap::{Args, ValueEnum};
 
 use crate::output::{self, Output};
-use crate::{bench, kept, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::{bench, kept};
 
 /// Show records to others: one page for a browser with plots, costs, flame graphs and the machine;
 /// or Markdown, CSV, JSON; or tables and plots on the terminal

@@ -19,6 +19,7 @@ use bytepath_report::{Record, Verdict, numbers, table};
 use clap::Args;
 
 use crate::bench::{self, Pipes, interrupt};
+use crate::hidden::this_program;
 use crate::values;
 use file::Moved;
 
@@ -187,7 +188,7 @@ fn through_a_pipe(
     placement: Option<NamedPlacement>,
     profile: Option<PathBuf>,
 ) -> anyhow::Result<Record> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let job = file_pipe::Job { file: moved.path(), expected: moved.expected, placement, profile };
     // One byte more than there is, so that the reader meets the end.
     let measured = Measured::Bytes(moved.expected.bytes + 1);

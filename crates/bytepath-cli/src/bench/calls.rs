@@ -14,6 +14,7 @@ use super::{
     those_matching,
 };
 use crate::call;
+use crate::hidden::this_program;
 
 /// What does batching save? Operations by one system call each, and in batches on a ring
 #[derive(Args)]
@@ -47,7 +48,7 @@ const QUICK: Sampling =
     Sampling { blocks: 3, time: Duration::from_millis(30), warm_up: Duration::from_millis(5) };
 
 pub(super) fn run(options: &Calls) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     // The last CPU: the first handles most interrupts on many machines.

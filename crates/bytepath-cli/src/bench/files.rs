@@ -20,8 +20,11 @@ use serde_json::Value;
 
 use super::{ALL, Listing, Measuring, Sampling, Times, against_first, show, telling};
 use crate::drive::{Rw, access, count};
+use crate::hidden::this_program;
 use crate::output::is_stdout;
-use crate::{values, wrong_usage};
+use crate::said::say;
+use crate::usage::wrong_usage;
+use crate::values;
 
 /// Which engine does most requests on files? The comparison of ScyllaDB (2020), and fio beside it
 ///
@@ -158,7 +161,7 @@ pub(super) fn run(options: &Files) -> anyhow::Result<()> {
     let record = options.record(&names, device.as_ref());
     // Nobody has it open any more.
     if let Some(Err(why)) = device.map(Made::remove) {
-        crate::say(format_args!("bytepath: the device that was made cannot be removed: {why}"));
+        say(format_args!("bytepath: the device that was made cannot be removed: {why}"));
     }
     show(&record?, None, outputs)
 }
@@ -228,7 +231,7 @@ impl Files {
 
     /// Measures, and leaves no file open.
     fn record(&self, names: &[String], device: Option<&Made>) -> anyhow::Result<Record> {
-        let program = crate::this_program()?;
+        let program = this_program()?;
         let given = self.given(device)?;
         let io_bytes = self.io_bytes(given.as_ref())?;
         let mut settings = self.times.in_place_of(self.measuring.settings(None));

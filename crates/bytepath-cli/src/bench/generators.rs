@@ -8,6 +8,7 @@ use super::{
     ALL, Listing, Measuring, Sampling, Times, against_first, listed, placements, show, telling,
     those_matching,
 };
+use crate::hidden::this_program;
 use crate::values;
 
 /// How fast do bytes that are made up go through a pipe? Beside yes, seq, dd, openssl
@@ -53,7 +54,7 @@ fn kind(name: &str) -> Result<String, String> {
 }
 
 pub(super) fn run(options: &Generators) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let placements = placements(&options.placement.concat())?;
     let arms = generators::arms(&options.kind, &placements, &program);
     let arms = those_matching(arms, &options.arms)?;

@@ -13,6 +13,7 @@ use super::{
     ALL, Listing, Measuring, Sampling, Times, against_first, listed, none_twice, once_each, show,
     telling, those_matching,
 };
+use crate::hidden::this_program;
 use crate::{sweep, values};
 
 /// How fast is memory? Reading, writing, filling and copying, by block, page size and threads
@@ -63,7 +64,7 @@ fn peer(name: &str) -> Result<String, String> {
 }
 
 pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let machine = Machine::this();
     let cpus: Vec<usize> = machine.allowed_cpus().iter().collect();
     if cpus.is_empty() {

@@ -12,7 +12,9 @@ use bytepath_lab::tune::Site;
 use clap::Args;
 
 use super::{BLOCKS, Measuring, Sampling, against_first, show, telling};
-use crate::{values, wrong_usage};
+use crate::hidden::this_program;
+use crate::usage::wrong_usage;
+use crate::values;
 
 /// How fast do cat, pv and their like move bytes between two ends?
 #[derive(Args)]
@@ -69,7 +71,7 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
     {
         return Err(wrong_usage("the inlet splice-null empties pipes, and the sink is a socket"));
     }
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let outputs = options.measuring.outputs()?;
     let dir = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;

@@ -14,6 +14,7 @@ use super::memory::lent;
 use super::{
     ALL, Listing, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
 };
+use crate::hidden::this_program;
 use crate::paging;
 
 /// What do pages cost? To look up and hold (get_user_pages), to fault in, to map, to walk to
@@ -47,7 +48,7 @@ const QUICK: Sampling =
     Sampling { blocks: 3, time: Duration::from_millis(30), warm_up: Duration::from_millis(5) };
 
 pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     // The last CPU: the first handles most interrupts on many machines.

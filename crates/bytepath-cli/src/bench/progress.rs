@@ -11,6 +11,7 @@ use bytepath_report::Explained;
 
 use super::interrupt::Measuring;
 use crate::live;
+use crate::said::say;
 
 /// Draws the line, and passes on the wish that the run ends.
 pub(crate) struct Progress {
@@ -74,7 +75,7 @@ impl Observer for Progress {
     fn unavailable(&mut self, arm: &str, why: &str) {
         if self.terminal {
             self.line("");
-            crate::say(format_args!("{arm} cannot run here: {why}"));
+            say(format_args!("{arm} cannot run here: {why}"));
         }
     }
 

@@ -10,7 +10,9 @@ use clap::Args;
 
 use super::cmd::{failed, tolerated};
 use super::{BLOCKS, Listing, Measuring, Sampling, against_first, listed, print, telling};
-use crate::{values, wrong_usage};
+use crate::hidden::this_program;
+use crate::usage::wrong_usage;
+use crate::values;
 
 /// How long does a pipeline take by the shell, and by bytepath run?
 #[derive(Args)]
@@ -56,7 +58,7 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
             options.pipeline[index]
         )));
     }
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     let shell = crate::run::shell(options.shell.as_deref());

@@ -14,7 +14,10 @@ use super::{
     BLOCKS, Listing, Measuring, Sampling, TIMES, Times, chosen_by_name, listed, measured, show,
     telling, telling_with,
 };
-use crate::{touch, values, wrong_usage};
+use crate::hidden::this_program;
+use crate::said::say;
+use crate::usage::wrong_usage;
+use crate::{touch, values};
 
 /// What takes the pages that do not fit into memory? A disk, compressed memory
 #[derive(Args)]
@@ -97,7 +100,7 @@ const SERVICE_QUICK: Sampling =
 
 pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     options.check()?;
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let bytes = options.or(options.size, swap::SIZE_BYTES, 48 << 20);
     let directory = places::fit_one(options.dir.as_deref());
     let setup = swap::Setup {
@@ -118,7 +121,7 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     // What another run makes is its own until that run has ended.
     let turn = Turn::wait(|| {
-        crate::say(format_args!(
+        say(format_args!(
             "bytepath: another bench swap is running on this machine; this one waits until it ends"
         ))
     })?;

@@ -12,7 +12,8 @@ use bytepath_report::Explained;
 use clap::Args;
 
 use crate::output::{self, Output};
-use crate::wrong_usage;
+use crate::said;
+use crate::usage::wrong_usage;
 
 /// How samples are taken, and what is made of them.
 #[derive(Args, Default, Clone)]
@@ -187,7 +188,7 @@ impl Shown {
     pub(crate) fn write(&self, all: &[Named<'_>]) -> anyhow::Result<()> {
         let write = |(path, text): (PathBuf, Vec<u8>)| Output::open(&path)?.write(&text);
         let written = self.made(all).into_iter().map(|made| made.and_then(write));
-        written.fold(Ok(()), crate::also)
+        written.fold(Ok(()), said::also)
     }
 
     /// The files, and what is to be in them; where there is more than one to be explained, each has its

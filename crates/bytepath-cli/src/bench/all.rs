@@ -62,8 +62,7 @@ struct Known {
 
 /// The experiments, as the command line knows them.
 fn known() -> Vec<Known> {
-    let cli = crate::commands::parser();
-    let bench = cli.find_subcommand("bench").expect("this is one of its commands");
+    let bench = super::Options::augment_args(clap::Command::new("bench"));
     let experiments = bench.get_subcommands().filter(|command| !command.is_hide_set());
     experiments
         .filter(|command| command.get_name() != "all")

@@ -9,7 +9,6 @@ mod explained;
 mod fget;
 mod files;
 mod generators;
-pub(crate) mod interrupt;
 mod ipc;
 mod keepalive;
 mod memory;
@@ -20,7 +19,7 @@ mod run;
 mod swap;
 
 use std::collections::HashSet;
-use std::io::{IsTerminal, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,21 +30,20 @@ use bytepath::placement::{NamedPlacement, Placement};
 use bytepath_lab::arm::{Arm, Measured, Timing};
 use bytepath_lab::experiments::{overhead, pipes};
 use bytepath_lab::lab::{self, Blocks, Settings};
-use bytepath_lab::left::{self, Left};
 use bytepath_lab::peers::{PEERS, Peer};
 use bytepath_lab::schedule::fresh_seed;
-use bytepath_lab::store::Store;
 use bytepath_lab::tune::Prepared;
 use bytepath_report::{Record, csv, plot, table};
 use clap::{Arg, Args, Subcommand};
 
 use crate::explain::shown::Shown;
 use crate::hidden::this_program;
+use crate::kept::keep;
 use crate::output::{self, Output};
-use crate::planning::no_folder;
-use crate::said::{self, say};
+use crate::said;
+use crate::style::{plot_style, style};
 use crate::usage::wrong_usage;
-use crate::values;
+use crate::{interrupt, left, values};
 use progress::Progress;
 
 /// Run a published experiment on this machine, and say what came beside what was published
@@ -146,7 +144,7 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "N", conflicts_with = "until_ci", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     blocks: Option<u32>,
     /// Go on until every 95% interval is narrower than ± so many percent, in place of --blocks
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = values::percent(values::PART))]
     until_ci: Option<f64>,
     /// Draw the random orders from this seed, as an earlier record names it
     #[arg(long, value_name = "N", value_parser = seed)]
@@ -210,13 +208,6 @@ fn peer(name: &str) -> Result<&'static Peer, String> {
         .ok_or_else(|| values::unknown("peer", name, PEERS.iter().map(|peer| peer.name)))
 }
 
-pub(crate) fn percent(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').parse::<f64>() {
-        Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent),
-        _ => Err(format!("{text:?} is no percentage between 0 and 100")),
-    }
-}
-
 pub(crate) use copy::Copy;
 pub(crate) use explained::explain;
 pub(crate) use files::Files;
@@ -224,7 +215,7 @@ pub(crate) use ipc::Ipc;
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let Some(experiment) = &options.experiment else { return all::list() };
-    undo_left();
+    left::undo();
     interrupt::ended(|| match experiment {
         Experiment::Pipes(options) => pipes(options),
         Experiment::Overhead(options) => overhead(options),
@@ -258,28 +249,6 @@ fn pipes(options: &Pipes) -> anyhow::Result<()> {
 /// A seed, as records name it.
 fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text:?} is no seed; it is a whole number of up to 64 bits"))
-}
-
-/// Removes what runs left that were killed, and says so; what stays keeps nobody from measuring.
-pub(crate) fn undo_left() {
-    let all = match left::undo() {
-        Ok(all) => all,
-        Err(error) => {
-            say(format_args!("bytepath: cannot look for what earlier runs left: {error}"));
-            return;
-        }
-    };
-    for Left { path, what, removed } in all {
-        let path = path.display();
-        match removed {
-            Ok(()) => {
-                say(format_args!("bytepath: {what} {path}, which a run that was killed had left"))
-            }
-            Err(why) => say(format_args!(
-                "bytepath: {path}, which a run that was killed had left, is not {what}: {why}"
-            )),
-        }
-    }
 }
 
 /// Names the arms.
@@ -696,7 +665,7 @@ fn put(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::R
     }
     let mut text = table::render(record, style());
     if plotted {
-        text += &format!("\n{}", plot::render(record, crate::report::plot_style()));
+        text += &format!("\n{}", plot::render(record, plot_style()));
     }
     if let Some(sentence) = dominating {
         text += &format!("\n{}", table::paragraph(&format!("{sentence}."), style()));
@@ -709,22 +678,6 @@ fn put(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::R
     }
     said::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))?;
     saved
-}
-
-/// Puts the run into the store, and tells its name there. A run that cannot be kept is shown all the
-/// same, with a warning.
-pub(crate) fn keep(record: &Record) -> Option<String> {
-    let kept = match Store::default_path() {
-        Some(folder) => Store::at(folder).keep(record).map_err(anyhow::Error::from),
-        None => Err(anyhow::anyhow!("{}, so nowhere to keep it", no_folder("XDG_DATA_HOME"))),
-    };
-    kept.inspect_err(|error| {
-        say(format_args!(
-            "bytepath: the run is not kept: {error}; --no-store does without, and --json FILE writes \
-             the record elsewhere"
-        ));
-    })
-    .ok()
 }
 
 /// Writes the record and its explanations to every file asked for; one that fails does not keep the
@@ -759,13 +712,4 @@ fn save(record: &Record, arms: &explained::Arms<'_>, outputs: Outputs) -> anyhow
     drop(outputs.measuring);
     let others = others.into_iter().map(write).chain(other_exports.into_iter().map(export));
     others.fold(written, said::also)
-}
-
-/// Colour and width as standard output allows.
-pub(crate) fn style() -> table::Style {
-    let out = std::io::stdout();
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let plain = plain || crate::live::is_dumb();
-    let width = rustix::termios::tcgetwinsize(&out).ok().map(|size| size.ws_col);
-    table::Style { colour: out.is_terminal() && !plain, width: width.filter(|width| *width > 0) }
 }

@@ -14,7 +14,7 @@ use bytepath_lab::doctor::{self, Examined, Here};
 use bytepath_report::{Applied, Diagnosis, DiagnosisSchema, Health};
 use clap::Args;
 
-use crate::bench;
+use crate::interrupt;
 use crate::output::{self, Output};
 use crate::planning::named_profile;
 use crate::said::{self, say};
@@ -43,7 +43,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    bench::interrupt::heeded();
+    interrupt::heeded();
     let read = options.profile.as_deref().map(Path::as_os_str);
     output::spares("--json", options.json.as_deref(), read).map_err(wrong_usage)?;
     let json = options.json.as_deref().map(Output::open).transpose()?;
@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         output::not_closed()?;
         for one in apply::chosen(names, &found)? {
             // A signal waits until what was changed is said.
-            let changing = bench::interrupt::Measuring::begin();
+            let changing = interrupt::Measuring::begin();
             match apply::applied(one) {
                 Ok(changed) => {
                     tell(&changed);
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
                 }
             }
             drop(changing);
-            if let Some(signal) = bench::interrupt::came() {
+            if let Some(signal) = interrupt::came() {
                 crate::ending::by_signal(signal);
             }
         }

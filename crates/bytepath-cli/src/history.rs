@@ -9,10 +9,11 @@ use bytepath_report::table;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::bench::{interrupt, style};
+use crate::interrupt;
 use crate::kept::Kept;
 use crate::output::Output;
 use crate::said;
+use crate::style::style;
 
 /// List the runs of bench that were kept, or show, remove or export one
 ///

@@ -16,10 +16,10 @@ use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use crate::bench::style;
 use crate::output::{self, Output};
 use crate::run::{Signals, is_passed_on};
 use crate::said::{self, say};
+use crate::style::style;
 use crate::sys::spawn;
 
 /// How often the processes of a command are looked at.

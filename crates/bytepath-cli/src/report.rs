@@ -13,8 +13,9 @@ use bytepath_report::{Record, csv, markdown, numbers, page, plot, table};
 use clap::{Args, ValueEnum};
 
 use crate::output::{self, Output};
+use crate::style::{plot_style, style};
 use crate::usage::wrong_usage;
-use crate::{bench, kept};
+use crate::{interrupt, kept};
 
 /// Show records to others: one page for a browser with plots, costs, flame graphs and the machine;
 /// or Markdown, CSV, JSON; or tables and plots on the terminal
@@ -48,7 +49,7 @@ enum Format {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    bench::interrupt::heeded();
+    interrupt::heeded();
     let output = options.output.as_deref();
     let format = format(options.format, output)?;
     let to_stdout = output.is_none_or(output::is_stdout);
@@ -155,12 +156,12 @@ fn shown(records: &[Record], with_plot: bool, with_table: bool) -> anyhow::Resul
     let mut text = String::new();
     for record in records {
         if with_table {
-            text += &table::render(record, bench::style());
+            text += &table::render(record, style());
             text.push('\n');
         } else {
             text += &table::paragraph(
                 &format!("{}: {}", record.experiment.name, record.experiment.question),
-                bench::style(),
+                style(),
             );
         }
         if with_plot {
@@ -169,18 +170,4 @@ fn shown(records: &[Record], with_plot: bool, with_table: bool) -> anyhow::Resul
         }
     }
     std::io::stdout().write_all(text.as_bytes()).context("standard output")
-}
-
-/// Colour, width and characters as standard output and the locale allow.
-pub(crate) fn plot_style() -> plot::Style {
-    let table::Style { colour, width } = bench::style();
-    plot::Style { colour, width, unicode: unicode() }
-}
-
-/// Whether the locale's letters are more than ASCII.
-fn unicode() -> bool {
-    let set = ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(std::env::var_os);
-    let locale = set.into_iter().find(|value| !value.is_empty()).unwrap_or_default();
-    let locale = locale.to_string_lossy().to_ascii_lowercase();
-    locale.contains("utf-8") || locale.contains("utf8")
 }

@@ -18,9 +18,10 @@ use bytepath_lab::schedule::fresh_seed;
 use bytepath_report::{Record, Verdict, numbers, table};
 use clap::Args;
 
-use crate::bench::{self, Pipes, interrupt};
+use crate::bench::{self, Pipes};
 use crate::hidden::this_program;
-use crate::values;
+use crate::style::style;
+use crate::{interrupt, left, values};
 use file::Moved;
 
 /// Show this machine, the pipe ladder on it, and a real file through a pipe: 90 seconds
@@ -37,7 +38,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    bench::undo_left();
+    left::undo();
     interrupt::ended(|| toured(options))
 }
 
@@ -45,7 +46,7 @@ fn toured(options: &Options) -> anyhow::Result<()> {
     // Known now rather than after the ladder.
     file::possible(options.file.as_deref())?;
     let mut out = std::io::stdout();
-    let style = bench::style();
+    let style = style();
     writeln!(out, "THIS MACHINE\n{}", prose::facts(&facts(Machine::this()), style))?;
     let heading = "THE PIPE LADDER, QUICKLY (bytepath bench pipes takes its time)";
     writeln!(out, "{}", table::paragraph(heading, style))?;

@@ -18,13 +18,12 @@ use bytepath_lab::tune::{self, Budget, Effort, FirstSite, PairRun, Regret, Round
 use bytepath_report::{Record, numbers};
 use clap::Args;
 
-use crate::bench::{self, interrupt};
 use crate::hidden::this_program;
 use crate::output::{self, Output};
 use crate::planning::{named_profile, no_folder};
 use crate::said::{self, say};
 use crate::usage::wrong_usage;
-use crate::values;
+use crate::{bench, interrupt, left, values};
 
 /// A check has as many blocks as give intervals that can tell, and samples that go on long enough for
 /// the planner to look at the profile.
@@ -106,7 +105,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
              judge by"
         )));
     }
-    bench::undo_left();
+    left::undo();
     interrupt::ended(|| match options.check {
         true => check(&path, options),
         false => measure(&path, options),

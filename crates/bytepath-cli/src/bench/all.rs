@@ -14,8 +14,8 @@ use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGTERM;
 
-use super::interrupt;
 use crate::hidden::this_program;
+use crate::interrupt;
 use crate::output::{self, Output};
 use crate::quote::always_quoted;
 use crate::said::{self, say};

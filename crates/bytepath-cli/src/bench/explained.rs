@@ -39,7 +39,7 @@ pub(crate) fn explain(options: &mut dyn Explains) -> anyhow::Result<()> {
     let measuring = options.measuring();
     measuring.explain = true;
     measuring.quick = true;
-    super::interrupt::ended(|| options.run())
+    crate::interrupt::ended(|| options.run())
 }
 
 impl Explains for Pipes {

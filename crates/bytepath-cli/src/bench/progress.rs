@@ -9,7 +9,7 @@ use bytepath_lab::lab::{Explain, Observer};
 use bytepath_lab::schedule::Turn;
 use bytepath_report::Explained;
 
-use super::interrupt::Measuring;
+use crate::interrupt::Measuring;
 use crate::live;
 use crate::said::say;
 

@@ -17,7 +17,7 @@ use super::{
 use crate::hidden::this_program;
 use crate::said::say;
 use crate::usage::wrong_usage;
-use crate::{touch, values};
+use crate::{left, touch, values};
 
 /// What takes the pages that do not fit into memory? A disk, compressed memory
 #[derive(Args)]
@@ -126,7 +126,7 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
         ))
     })?;
     // That one may have been killed.
-    super::undo_left();
+    left::undo();
     let mut settings = match options.work {
         Job::Touch => options.measuring.settings_between(USUAL, QUICK, Some(bytes)),
         Job::Redis | Job::Mariadb => {

@@ -13,7 +13,9 @@ use clap::Args;
 
 use crate::output::{self, Output};
 use crate::said;
+use crate::style::style;
 use crate::usage::wrong_usage;
+use crate::values;
 
 /// How samples are taken, and what is made of them.
 #[derive(Args, Default, Clone)]
@@ -32,7 +34,7 @@ pub(crate) struct Shown {
     #[arg(long)]
     tree: bool,
     /// In the call tree, leave branches out that have less than this share of all samples
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = values::percent(0.0..=100.0))]
     min_share: f64,
     /// Of the call tree, graphs and exports, only stacks with a function like this one: '*pipe_*',
     /// 'lock'
@@ -64,13 +66,6 @@ fn stacks(name: &str) -> Result<Stacks, String> {
         "tables" | "dwarf" => Ok(Stacks::Tables),
         "fp" => Ok(Stacks::FramePointers),
         _ => Err(format!("there is no way {name:?} to find stacks; there are: tables, fp")),
-    }
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').parse::<f64>() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err(format!("{text:?} is no percentage between 0 and 100")),
     }
 }
 
@@ -154,7 +149,7 @@ impl Shown {
 
     /// The text for a terminal.
     pub(crate) fn text(&self, named: &Named<'_>) -> String {
-        let mut text = show::text(named.explained, crate::bench::style());
+        let mut text = show::text(named.explained, style());
         if self.tree || self.symbol.is_some() || self.thread.is_some() {
             let shown = tree::Shown { share_min: self.min_share / 100.0, ..Default::default() };
             let all = named.profile.samples();

@@ -36,11 +36,12 @@ use bytepath_lab::tune::Prepared;
 use bytepath_report::{Record, csv, plot, table};
 use clap::{Arg, Args, Subcommand};
 
-use crate::explain::shown::Shown;
 use crate::hidden::this_program;
 use crate::kept::keep;
 use crate::output::{self, Output};
+use crate::page::page;
 use crate::said;
+use crate::shown::Shown;
 use crate::style::{plot_style, style};
 use crate::usage::wrong_usage;
 use crate::{interrupt, left, values};
@@ -689,11 +690,10 @@ fn save(record: &Record, arms: &explained::Arms<'_>, outputs: Outputs) -> anyhow
         csv::write(record, &mut text)?;
         Ok(text)
     };
-    let page =
-        |record: &Record| Ok(crate::report::page(std::slice::from_ref(record))?.into_bytes());
+    let html = |record: &Record| Ok(page(std::slice::from_ref(record))?.into_bytes());
     type Text<'a> = &'a dyn Fn(&Record) -> anyhow::Result<Vec<u8>>;
     let all: [(Option<Output>, Text<'_>); 3] =
-        [(outputs.json, &json), (outputs.csv, &rows), (outputs.report, &page)];
+        [(outputs.json, &json), (outputs.csv, &rows), (outputs.report, &html)];
     let all = all.into_iter().filter_map(|(output, text)| Some((output?, text)));
     let (files, others): (Vec<_>, Vec<_>) = all.partition(|(output, _)| output.is_file());
     let write = |(output, text): (Output, Text<'_>)| output.write(&text(record)?);

@@ -3,16 +3,13 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use anyhow::Context;
-use bytepath::machine::Machine;
-use bytepath_lab::program::Program;
-use bytepath_report::doubt::Here;
-use bytepath_report::{Record, csv, markdown, numbers, page, plot, table};
+use bytepath_report::{Record, csv, markdown, numbers, plot, table};
 use clap::{Args, ValueEnum};
 
 use crate::output::{self, Output};
+use crate::page::{here, page};
 use crate::style::{plot_style, style};
 use crate::usage::wrong_usage;
 use crate::{interrupt, kept};
@@ -123,24 +120,6 @@ pub(crate) fn json(records: &[Record]) -> anyhow::Result<String> {
     match each.len() {
         1 => Ok(each.remove(0)),
         _ => Ok(format!("[\n{}]\n", each.join(",\n"))),
-    }
-}
-
-/// The page of these records.
-pub(crate) fn page(records: &[Record]) -> anyhow::Result<String> {
-    let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now());
-    let made = format!("Made by bytepath {} on {now}", env!("CARGO_PKG_VERSION"));
-    Ok(page::render(records, &made, &here())?)
-}
-
-/// What is true here and now, beside which records may be stale.
-fn here() -> Here {
-    let kernel = Machine::this().kernel();
-    let cpu = (!kernel.cpu_model.is_empty()).then(|| kernel.cpu_model.clone());
-    Here {
-        now: Some(SystemTime::now()),
-        bytepath: Program::this().ok().map(Program::build),
-        kernel_and_cpu: Some((format!("{} {}", kernel.release, kernel.version), cpu)),
     }
 }
 

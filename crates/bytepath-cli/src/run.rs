@@ -34,11 +34,11 @@ use rustix::stdio::stderr;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::explain::Explaining;
-use crate::explain::shown::Shown;
 use crate::metrics::MetricsOptions;
 use crate::output::{self, Output};
 use crate::planning::usual_profile;
 use crate::said::{self, say};
+use crate::shown::Shown;
 use crate::sys::spawn;
 use crate::usage::wrong_usage;
 use crate::values;

@@ -14,7 +14,7 @@ use bytepath_lab::lab::Explain;
 use bytepath_report::{Explained, Record};
 
 use super::{Copy, Files, Ipc, Measuring, Pipes};
-use crate::explain::shown::{Named, Shown};
+use crate::shown::{Named, Shown};
 
 /// An arm is looked at for at least so long: a thousand samples of each CPU.
 const LOOKED_AT: Duration = Duration::from_secs(1);

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::recorded::Explaining;
-use super::shown::Shown;
 use crate::run::Signals;
 use crate::said::say;
+use crate::shown::Shown;
 
 /// Signals are looked for so often.
 const EVERY: Duration = Duration::from_millis(50);

@@ -14,7 +14,6 @@ mod keepalive;
 mod memory;
 mod movers;
 mod pages;
-mod progress;
 mod run;
 mod swap;
 
@@ -32,12 +31,12 @@ use bytepath_lab::experiments::{overhead, pipes};
 use bytepath_lab::lab::{self, Blocks, Settings};
 use bytepath_lab::peers::{PEERS, Peer};
 use bytepath_lab::schedule::fresh_seed;
-use bytepath_lab::tune::Prepared;
 use bytepath_report::{Record, csv, plot, table};
 use clap::{Arg, Args, Subcommand};
 
 use crate::hidden::this_program;
 use crate::kept::keep;
+use crate::measured::measured;
 use crate::output::{self, Output};
 use crate::page::page;
 use crate::said;
@@ -45,7 +44,6 @@ use crate::shown::Shown;
 use crate::style::{plot_style, style};
 use crate::usage::wrong_usage;
 use crate::{interrupt, left, values};
-use progress::Progress;
 
 /// Run a published experiment on this machine, and say what came beside what was published
 #[derive(Args)]
@@ -276,17 +274,6 @@ pub(crate) fn measure_pipes(arms: Vec<Arm>, options: &Pipes) -> anyhow::Result<R
     measured(pipes::DESCRIPTION.recorded(), arms, &reference, &settings)
 }
 
-/// Runs the arms of an experiment, drawing how far it has come.
-pub(crate) fn measured(
-    experiment: bytepath_report::Experiment,
-    arms: Vec<Arm>,
-    reference: &str,
-    settings: &Settings,
-) -> anyhow::Result<Record> {
-    let mut progress = Progress::new(&settings.timing);
-    Ok(lab::run(experiment, arms, reference, settings, &mut progress)?)
-}
-
 /// As [`measured`]; the others are compared with the first arm.
 fn against_first(
     experiment: bytepath_report::Experiment,
@@ -295,16 +282,6 @@ fn against_first(
 ) -> anyhow::Result<Record> {
     let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     measured(experiment, arms, &reference, settings)
-}
-
-/// Runs what was prepared; one that is interrupted is none.
-pub(crate) fn whole(prepared: Prepared) -> anyhow::Result<Record> {
-    let Prepared { experiment, arms, reference, settings } = prepared;
-    let record = measured(experiment, arms, &reference, &settings)?;
-    match lab::interruption(&record) {
-        Some(interrupted) => bail!("{interrupted}"),
-        None => Ok(record),
-    }
 }
 
 /// The arms that the options ask for.

@@ -37,6 +37,7 @@ mod kept;
 mod left;
 mod live;
 mod load;
+mod measured;
 mod metrics;
 mod null;
 mod output;

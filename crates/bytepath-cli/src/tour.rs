@@ -20,6 +20,7 @@ use clap::Args;
 
 use crate::bench::{self, Pipes};
 use crate::hidden::this_program;
+use crate::measured;
 use crate::style::style;
 use crate::{interrupt, left, values};
 use file::Moved;
@@ -202,7 +203,7 @@ fn through_a_pipe(
     };
     let experiment = file_pipe::DESCRIPTION.recorded();
     let arms = file_pipe::arms(&job, Path::new(&program));
-    whole(bench::measured(experiment, arms, file_pipe::CLASSIC, &settings)?)
+    whole(measured::measured(experiment, arms, file_pipe::CLASSIC, &settings)?)
 }
 
 /// The ratio of the best way to the classic one, and why.

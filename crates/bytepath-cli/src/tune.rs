@@ -19,11 +19,12 @@ use bytepath_report::{Record, numbers};
 use clap::Args;
 
 use crate::hidden::this_program;
+use crate::measured::whole;
 use crate::output::{self, Output};
 use crate::planning::{named_profile, no_folder};
 use crate::said::{self, say};
 use crate::usage::wrong_usage;
-use crate::{bench, interrupt, left, values};
+use crate::{interrupt, left, values};
 
 /// A check has as many blocks as give intervals that can tell, and samples that go on long enough for
 /// the planner to look at the profile.
@@ -204,10 +205,10 @@ fn figures(sites: &[Site], effort: Effort, routes: &[&'static str]) -> anyhow::R
     let spin = tune::spin_budget(&profile.costs);
     let part = (effort, budget.next_part());
     let pipes = tune::pipes::prepared(Machine::this(), &program, part, fresh_seed());
-    profile.costs.extend(tune::pipes::costs(&bench::whole(pipes)?));
+    profile.costs.extend(tune::pipes::costs(&whole(pipes)?));
     let part = (effort, budget.next_part());
     let outlets = tune::outlets::prepared(&program, spin, part, fresh_seed());
-    profile.outlets = tune::outlets::sent(&bench::whole(outlets)?, spin);
+    profile.outlets = tune::outlets::sent(&whole(outlets)?, spin);
     let run = |site| PairRun { program: &program, site, effort, spin, seed: fresh_seed(), routes };
     let runs: Vec<PairRun<'_>> = sites.iter().map(run).collect();
     let mut looked = Vec::new();
@@ -254,7 +255,7 @@ impl Looked<'_> {
         blocks: Blocks,
     ) -> anyhow::Result<Looked<'a>> {
         let began = Instant::now();
-        let scanned = run.measured(ends, &[bench::whole(run.scan(ends))?]);
+        let scanned = run.measured(ends, &[whole(run.scan(ends))?]);
         let blocks = match blocks {
             Blocks::Within(time) => match time.checked_sub(began.elapsed()) {
                 // The look has to do where there is no time for more.
@@ -264,14 +265,14 @@ impl Looked<'_> {
             other => other,
         };
         let contenders = run.contenders(ends, &scanned, None, blocks);
-        Looked { run, ends, pair: scanned, records: Vec::new() }.after(bench::whole(contenders))
+        Looked { run, ends, pair: scanned, records: Vec::new() }.after(whole(contenders))
     }
 
     /// The pair after a last run, if there is one, of the choices that are level.
     fn settled(self, finals: Option<Blocks>) -> anyhow::Result<Pair> {
         let Some(blocks) = finals else { return Ok(self.pair) };
         let finals = self.run.finals(self.ends, &self.pair, blocks);
-        Ok(self.after(bench::whole(finals))?.pair)
+        Ok(self.after(whole(finals))?.pair)
     }
 
     /// The same with the figures of another run; those that there are have to do where no choice
@@ -395,8 +396,8 @@ fn regret(
     profile: &Path,
     blocks: Blocks,
 ) -> anyhow::Result<Option<Regret>> {
-    let scanned = run.measured(ends, &[bench::whole(run.scan(ends))?]);
-    let look = || bench::whole(run.contenders(ends, &scanned, Some(profile), blocks));
+    let scanned = run.measured(ends, &[whole(run.scan(ends))?]);
+    let look = || whole(run.contenders(ends, &scanned, Some(profile), blocks));
     let mut looks = vec![look()?];
     let found = Regret::of(&looks);
     if !found.as_ref().is_some_and(Regret::is_too_large) {

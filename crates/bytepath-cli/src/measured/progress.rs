@@ -9,6 +9,7 @@ use bytepath_lab::lab::{Explain, Observer};
 use bytepath_lab::schedule::Turn;
 use bytepath_report::Explained;
 
+use super::looked_at::looked_at;
 use crate::interrupt::Measuring;
 use crate::live;
 use crate::said::say;
@@ -97,7 +98,7 @@ impl Observer for Progress {
         how: Explain,
     ) -> Result<Option<Explained>, String> {
         self.line(&format!("explaining {}", arm.name));
-        super::explained::looked_at(arm, work, timing, how)
+        looked_at(arm, work, timing, how)
     }
 
     fn interrupted(&self) -> bool {

@@ -12,9 +12,9 @@ use bytepath_lab::store;
 use bytepath_report::{Comparison, Record, Status, Verdict};
 use clap::Args;
 
-use crate::bench::chosen_names;
 use crate::kept::{self, Kept};
 use crate::output::{self, Output};
+use crate::patterns::chosen_names;
 use crate::said::{self, say};
 use crate::style::style;
 use crate::usage::wrong_usage;

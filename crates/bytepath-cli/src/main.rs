@@ -45,6 +45,7 @@ mod page;
 mod pages;
 mod paging;
 mod pass;
+mod patterns;
 mod planning;
 mod pv;
 mod quote;

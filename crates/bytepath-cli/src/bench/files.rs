@@ -22,6 +22,7 @@ use super::{ALL, Listing, Measuring, Sampling, Times, against_first, show, telli
 use crate::drive::{Rw, access, count};
 use crate::hidden::this_program;
 use crate::output::is_stdout;
+use crate::patterns::matching;
 use crate::said::say;
 use crate::usage::wrong_usage;
 use crate::values;
@@ -260,10 +261,10 @@ impl Files {
     /// The names of the arms that are asked for. A peer runs beside whatever is chosen.
     fn names(&self) -> anyhow::Result<Vec<String>> {
         if self.peer.is_none() {
-            return super::matching(files::names(&self.caches()), &self.arms);
+            return matching(files::names(&self.caches()), &self.arms);
         }
         let mut all = files::names_with_fio(&self.caches());
-        let chosen = super::matching(all.clone(), &self.arms)?;
+        let chosen = matching(all.clone(), &self.arms)?;
         let is_chosen = |name: &str| chosen.iter().any(|chosen| chosen == name);
         all.retain(|name| is_chosen(name) || name.strip_prefix("fio-").is_some_and(is_chosen));
         Ok(all)

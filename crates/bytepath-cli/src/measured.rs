@@ -22,6 +22,16 @@ pub(crate) fn measured(
     Ok(lab::run(experiment, arms, reference, settings, &mut progress)?)
 }
 
+/// As [`measured`]; the others are compared with the first arm.
+pub(crate) fn against_first(
+    experiment: bytepath_report::Experiment,
+    arms: Vec<Arm>,
+    settings: &Settings,
+) -> anyhow::Result<Record> {
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    measured(experiment, arms, &reference, settings)
+}
+
 /// Runs what was prepared; one that is interrupted is none.
 pub(crate) fn whole(prepared: Prepared) -> anyhow::Result<Record> {
     let Prepared { experiment, arms, reference, settings } = prepared;

@@ -12,8 +12,11 @@ use bytepath_lab::to_the_end::Tolerated;
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
 
-use super::{BLOCKS, Listing, Measuring, Sampling, against_first, listed, print, telling, told};
+use super::choosing::{Listing, listed};
+use super::measuring::{BLOCKS, Measuring, Sampling, telling};
+use super::results::{print, told};
 use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::said::say;
 use crate::usage::wrong_usage;
 

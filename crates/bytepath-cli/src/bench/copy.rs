@@ -12,8 +12,11 @@ use bytepath_lab::experiments::copy::{self, Asked, Place};
 use bytepath_lab::lab::Blocks;
 use clap::{Arg, Args};
 
-use super::{Listing, Measuring, Sampling, adding, against_first, listed, show, those_matching};
+use super::choosing::{Listing, listed, those_matching};
+use super::measuring::{Measuring, Sampling, adding};
+use super::results::show;
 use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::usage::wrong_usage;
 use crate::values::{self, unknown};
 

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use bytepath_explain::profile::Profile;
 use bytepath_report::{Explained, Record};
 
-use super::{Copy, Files, Ipc, Measuring, Pipes};
+use super::measuring::Measuring;
+use super::{Copy, Files, Ipc, Pipes};
 use crate::interrupt;
 use crate::shown::{Named, Shown};
 
@@ -32,7 +33,7 @@ impl Explains for Pipes {
     }
 
     fn run(&self) -> anyhow::Result<()> {
-        super::pipes(self)
+        super::pipes::run(self)
     }
 }
 

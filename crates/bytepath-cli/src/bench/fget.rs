@@ -8,11 +8,11 @@ use bytepath_lab::fget::serve::Family;
 use bytepath_lab::fget_work;
 use clap::{Args, ValueEnum};
 
-use super::{
-    ALL, Listing, Measuring, Sampling, Times, against_first, listed, none_twice, show, telling,
-    those_matching,
-};
+use super::choosing::{Listing, listed, none_twice, those_matching};
+use super::measuring::{ALL, Measuring, Sampling, Times, telling};
+use super::results::show;
 use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::serve;
 
 /// What does a descriptor cost? A service in situations that differ in who shares its table

@@ -18,9 +18,12 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use rustix::fs::FileType;
 use serde_json::Value;
 
-use super::{ALL, Listing, Measuring, Sampling, Times, against_first, show, telling};
+use super::choosing::Listing;
+use super::measuring::{ALL, Measuring, Sampling, Times, telling};
+use super::results::show;
 use crate::drive::{Rw, access, count};
 use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::output::is_stdout;
 use crate::patterns::matching;
 use crate::said::say;
@@ -155,7 +158,7 @@ pub(super) fn run(options: &Files) -> anyhow::Result<()> {
     options.check()?;
     let names = options.names()?;
     if options.listing.list {
-        return super::list(&names);
+        return super::choosing::list(&names);
     }
     let outputs = options.measuring.outputs()?;
     let device = options.made_device()?;

@@ -12,11 +12,11 @@ use bytepath_lab::passing::{Keeps, checksum};
 use bytepath_lab::tune::Site;
 use clap::{Arg, Args};
 
-use super::{
-    BLOCKS, Listing, Measuring, Sampling, TIMES, Times, against_first, listed, placements, show,
-    telling, telling_with, those_matching, those_matching_as,
-};
+use super::choosing::{Listing, listed, placements, those_matching, those_matching_as};
+use super::measuring::{BLOCKS, Measuring, Sampling, TIMES, Times, telling, telling_with};
+use super::results::show;
 use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::usage::wrong_usage;
 use crate::{pass, trip, values};
 

@@ -8,10 +8,11 @@ use bytepath_lab::experiments::keepalive;
 use bytepath_lab::keepalive::nginx;
 use clap::Args;
 
-use super::{
-    ALL, Listing, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
-};
+use super::choosing::{Listing, listed, those_matching};
+use super::measuring::{ALL, Measuring, Sampling, Times, telling};
+use super::results::show;
 use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::requests::{CONCURRENCY_MAX, rate};
 
 /// What does a connection for each request cost? nginx and its upstream, with and without keepalive

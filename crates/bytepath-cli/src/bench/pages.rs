@@ -10,11 +10,12 @@ use bytepath_lab::experiments::pages;
 use bytepath_lab::touches::Made;
 use clap::Args;
 
+use super::choosing::{Listing, listed, those_matching};
+use super::measuring::{ALL, Measuring, Sampling, Times, telling};
 use super::memory::lent;
-use super::{
-    ALL, Listing, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
-};
+use super::results::show;
 use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::paging;
 
 /// What do pages cost? To look up and hold (get_user_pages), to fault in, to map, to walk to

@@ -8,9 +8,12 @@ use bytepath_lab::experiments::run::{self, Asked};
 use bytepath_lab::lab::Blocks;
 use clap::Args;
 
+use super::choosing::{Listing, listed};
 use super::cmd::{failed, tolerated};
-use super::{BLOCKS, Listing, Measuring, Sampling, against_first, listed, print, telling};
+use super::measuring::{BLOCKS, Measuring, Sampling, telling};
+use super::results::print;
 use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::usage::wrong_usage;
 use crate::values;
 

@@ -10,11 +10,11 @@ use bytepath_lab::swap::turn::Turn;
 use bytepath_report::numbers;
 use clap::Args;
 
-use super::{
-    BLOCKS, Listing, Measuring, Sampling, TIMES, Times, chosen_by_name, listed, measured, show,
-    telling, telling_with,
-};
+use super::choosing::{Listing, chosen_by_name, listed};
+use super::measuring::{BLOCKS, Measuring, Sampling, TIMES, Times, telling, telling_with};
+use super::results::show;
 use crate::hidden::this_program;
+use crate::measured::measured;
 use crate::said::say;
 use crate::usage::wrong_usage;
 use crate::{left, touch, values};

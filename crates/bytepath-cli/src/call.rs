@@ -8,7 +8,8 @@ use bytepath_lab::calls::{self, BATCH_MAX, Job, Operation, Way};
 use clap::Args;
 
 use crate::hidden::{self, Placed};
-use crate::{values, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::values;
 
 /// Do one operation again and again, and report as JSON on standard output
 #[derive(Args)]

@@ -12,10 +12,13 @@ use bytepath_lab::store;
 use bytepath_report::{Comparison, Record, Status, Verdict};
 use clap::Args;
 
-use crate::bench::{chosen_names, interrupt, percent, style};
 use crate::kept::{self, Kept};
 use crate::output::{self, Output};
-use crate::wrong_usage;
+use crate::patterns::chosen_names;
+use crate::said::{self, say};
+use crate::style::style;
+use crate::usage::wrong_usage;
+use crate::{interrupt, values};
 
 /// The exit code of `--fail-if-slower`.
 const SLOWER: u8 = 3;
@@ -38,7 +41,7 @@ pub(crate) struct Options {
     arms: Vec<String>,
     /// Call differences up to so many percent the same; 2 unless given, or less where
     /// --fail-if-slower asks for less
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = values::percent(values::PART))]
     margin: Option<f64>,
     /// Compare also runs that did different work
     #[arg(long)]
@@ -49,7 +52,7 @@ pub(crate) struct Options {
     /// End with 3 where an arm is surely slower than in the base, and has so many percent less of a
     /// rate or more of a time; with 1 where one that ran in the base has no figure. Otherwise, where one
     /// may be slower by more and these runs are too few or too short to show it, say so. No less than --margin
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = values::percent(values::PART))]
     fail_if_slower: Option<f64>,
     /// Write the comparison as JSON to a file; - for standard output, which then holds nothing else
     #[arg(long, value_name = "FILE")]
@@ -192,7 +195,7 @@ fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
     }
     if !slower.is_empty() {
         let all = slower.join("; ");
-        crate::say(format_args!("bytepath: slower by {percent}% or more: {all}"));
+        say(format_args!("bytepath: slower by {percent}% or more: {all}"));
         return Ok(ExitCode::from(SLOWER));
     }
     if !missing.is_empty() {
@@ -202,7 +205,7 @@ fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
         );
     }
     if !unseen.is_empty() {
-        crate::say(format_args!(
+        say(format_args!(
             "bytepath: {percent}% could not have been shown, which takes more blocks: {}",
             unseen.join("; ")
         ));
@@ -257,7 +260,7 @@ impl Outputs {
             return Ok(());
         }
         let text = comparison.render(style());
-        crate::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))
+        said::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))
     }
 }
 

@@ -8,7 +8,8 @@ use bytepath_lab::fget::Situation;
 use bytepath_lab::fget::calls::{self, CALLS, Call, Job};
 use clap::Args;
 
-use crate::{ends, hidden, serve, values, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::{ends, hidden, serve, values};
 
 /// Call on a descriptor again and again, and say as JSON what it took
 #[derive(Args)]

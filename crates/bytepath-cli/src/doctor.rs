@@ -14,9 +14,11 @@ use bytepath_lab::doctor::{self, Examined, Here};
 use bytepath_report::{Applied, Diagnosis, DiagnosisSchema, Health};
 use clap::Args;
 
+use crate::interrupt;
 use crate::output::{self, Output};
 use crate::planning::named_profile;
-use crate::{bench, wrong_usage};
+use crate::said::{self, say};
+use crate::usage::wrong_usage;
 
 /// Say what holds this machine back, what it costs and which setting changes it
 ///
@@ -41,7 +43,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    bench::interrupt::heeded();
+    interrupt::heeded();
     let read = options.profile.as_deref().map(Path::as_os_str);
     output::spares("--json", options.json.as_deref(), read).map_err(wrong_usage)?;
     let json = options.json.as_deref().map(Output::open).transpose()?;
@@ -53,19 +55,19 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         output::not_closed()?;
         for one in apply::chosen(names, &found)? {
             // A signal waits until what was changed is said.
-            let changing = bench::interrupt::Measuring::begin();
+            let changing = interrupt::Measuring::begin();
             match apply::applied(one) {
                 Ok(changed) => {
                     tell(&changed);
                     applied.extend(changed);
                 }
                 Err(error) => {
-                    crate::say(format_args!("bytepath: {error}"));
+                    say(format_args!("bytepath: {error}"));
                     refused += 1;
                 }
             }
             drop(changing);
-            if let Some(signal) = bench::interrupt::came() {
+            if let Some(signal) = interrupt::came() {
                 crate::ending::by_signal(signal);
             }
         }
@@ -77,7 +79,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         json.map(|json| json.write((serde_json::to_string_pretty(&diagnosis)? + "\n").as_bytes()));
     let alone = options.json.as_deref().is_some_and(output::is_stdout);
     let shown = if alone { Ok(()) } else { table::print(&diagnosis).context("standard output") };
-    crate::printed(shown)?;
+    said::printed(shown)?;
     written.unwrap_or(Ok(()))?;
     let well = refused == 0 && diagnosis.poor == 0;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -87,9 +89,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 /// waiting before the table is there, and then nobody would know how it is undone.
 fn tell(applied: &[Applied]) {
     for Applied { name, file, from, to, undo } in applied {
-        crate::say(format_args!(
-            "bytepath: changed {name}: {file} was {from} and is {to}; undo: {undo}"
-        ));
+        say(format_args!("bytepath: changed {name}: {file} was {from} and is {to}; undo: {undo}"));
     }
 }
 

@@ -11,7 +11,8 @@ use bytepath_lab::ends::Starter;
 use clap::Args;
 use clap::builder::TypedValueParser;
 
-use crate::{ends, output, values, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::{ends, output, values};
 
 /// Make requests on files by one engine, and say what came of it
 #[derive(Args)]

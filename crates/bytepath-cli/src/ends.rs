@@ -15,7 +15,8 @@ use bytepath_report::numbers;
 use clap::Args;
 
 use crate::output::{self, Output};
-use crate::{values, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::values;
 
 /// Options of both ends.
 #[derive(Args, Clone)]
@@ -214,7 +215,7 @@ impl Shared {
     /// Says on standard error what is in force.
     pub(crate) fn say(&self, report: &EndReport) {
         if self.verbose {
-            crate::say(format_args!(
+            crate::said::say(format_args!(
                 "{}: {} per call, pipe of {}, wait {}, {} calls, {} waits, {} bytes in {:.3} s",
                 report.mechanism,
                 numbers::bytes(report.chunk_bytes),

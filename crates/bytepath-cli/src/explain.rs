@@ -4,7 +4,6 @@
 mod difference;
 mod process;
 mod recorded;
-pub(crate) mod shown;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,8 +13,9 @@ use std::time::Duration;
 use clap::{Arg, Args, Subcommand};
 
 use crate::bench;
-use crate::{run, values, wrong_usage};
-use shown::Shown;
+use crate::shown::Shown;
+use crate::usage::wrong_usage;
+use crate::{run, values};
 
 /// Say where the time goes: which costs dominate, what to try, call trees and flame graphs
 ///

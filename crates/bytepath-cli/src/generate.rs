@@ -25,7 +25,8 @@ use crate::metrics::MetricsOptions;
 use crate::output::{self, Output};
 use crate::planning::{named_profile, usual_profile};
 use crate::sys::start;
-use crate::{classic, ends, errno, values, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::{classic, ends, errno, values};
 use send::{Limit, Sender, Went};
 use source::Source;
 

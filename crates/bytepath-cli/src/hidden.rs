@@ -1,15 +1,23 @@
 //! What the commands that are not shown in the help, the processes of a measurement, have in common:
-//! with whom they end, where they run, how they report.
+//! which program they are, with whom they end, where they run, how they report.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 
 use anyhow::Context;
 use bytepath::placement::pin_this_thread;
 use bytepath_lab::ends::Starter;
+use bytepath_lab::program::Program;
 use clap::Args;
 use serde::Serialize;
 
 use crate::{ends, values};
+
+/// The file of this program, of which the processes of a measurement are, too.
+pub(crate) fn this_program() -> anyhow::Result<PathBuf> {
+    let program = Program::this().context("cannot find this program's own file")?;
+    Ok(program.path().to_owned())
+}
 
 #[derive(Args)]
 pub(crate) struct Placed {

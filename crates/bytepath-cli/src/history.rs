@@ -9,9 +9,11 @@ use bytepath_report::table;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::bench::{interrupt, style};
+use crate::interrupt;
 use crate::kept::Kept;
 use crate::output::Output;
+use crate::said;
+use crate::style::style;
 
 /// List the runs of bench that were kept, or show, remove or export one
 ///
@@ -163,7 +165,7 @@ fn remove(runs: &[String]) -> anyhow::Result<()> {
     for name in names {
         kept.store.remove(name).with_context(|| format!("cannot remove {name}"))?;
         let told = writeln!(std::io::stdout(), "removed {name}").context("standard output");
-        crate::printed(told)?;
+        said::printed(told)?;
     }
     Ok(())
 }

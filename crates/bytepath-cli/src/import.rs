@@ -10,8 +10,11 @@ use bytepath_lab::import;
 use bytepath_report::{Record, table};
 use clap::Args;
 
+use crate::kept::keep;
 use crate::output::{self, Output};
-use crate::{bench, records, report, wrong_usage};
+use crate::style::style;
+use crate::usage::wrong_usage;
+use crate::{interrupt, records, report};
 
 /// Make records of what hyperfine (--export-json) and fio (--output-format=json) measured, to
 /// report and compare
@@ -30,16 +33,16 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    bench::interrupt::heeded();
+    interrupt::heeded();
     let read = options.file.iter().map(OsString::as_os_str);
     output::spares("--json", options.json.as_deref(), read).map_err(wrong_usage)?;
     let output = options.json.as_deref().map(Output::open).transpose()?;
     let records =
         options.file.iter().map(|name| record(name)).collect::<anyhow::Result<Vec<_>>>()?;
-    let keep = |record| bench::keep(record).map(|kept| format!("\nkept as {kept}\n"));
+    let stored = |record| keep(record).map(|kept| format!("\nkept as {kept}\n"));
     let kept: Vec<_> = records
         .iter()
-        .map(|record| if options.no_store { None } else { keep(record) }.unwrap_or_default())
+        .map(|record| if options.no_store { None } else { stored(record) }.unwrap_or_default())
         .collect();
     if let Some(output) = output {
         output.write(report::json(&records)?.as_bytes())?;
@@ -48,7 +51,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         return Ok(());
     }
     let tables = records.iter().zip(kept);
-    let tables = tables.map(|(record, kept)| table::render(record, bench::style()) + &kept);
+    let tables = tables.map(|(record, kept)| table::render(record, style()) + &kept);
     let text = tables.collect::<Vec<_>>().join("\n");
     std::io::stdout().write_all(text.as_bytes()).context("standard output")
 }

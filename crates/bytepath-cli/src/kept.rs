@@ -1,4 +1,5 @@
-//! Runs by what people call them: `last`, `last~1`, an id of the store or its end, a file, `-`.
+//! Runs of the store: put into it, and found by what people call them: `last`, `last~1`, an id or its
+//! end, a file, `-`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,7 +10,9 @@ use bytepath_lab::store::{Entry, Store};
 use bytepath_report::Record;
 
 use crate::planning::no_folder;
-use crate::{records, wrong_usage};
+use crate::records;
+use crate::said::say;
+use crate::usage::wrong_usage;
 
 /// The word for the run that started last.
 const LAST: &str = "last";
@@ -30,7 +33,7 @@ impl Kept {
         let store = Store::at(folder);
         let listing = store.list().context("cannot look into the store")?;
         if let Some(mended) = listing.mended {
-            crate::say(format_args!("bytepath: {mended}"));
+            say(format_args!("bytepath: {mended}"));
         }
         Ok(Kept { store, entries: listing.entries })
     }
@@ -113,6 +116,22 @@ pub(crate) fn runs(words: &[OsString]) -> anyhow::Result<Vec<Run>> {
         runs.push(Run { name: entry.name.clone(), record: kept.read(entry)? });
     }
     Ok(runs)
+}
+
+/// Puts the run into the store, and tells its name there. A run that cannot be kept is shown all the
+/// same, with a warning.
+pub(crate) fn keep(record: &Record) -> Option<String> {
+    let kept = match Store::default_path() {
+        Some(folder) => Store::at(folder).keep(record).map_err(anyhow::Error::from),
+        None => Err(anyhow::anyhow!("{}, so nowhere to keep it", no_folder("XDG_DATA_HOME"))),
+    };
+    kept.inspect_err(|error| {
+        say(format_args!(
+            "bytepath: the run is not kept: {error}; --no-store does without, and --json FILE writes \
+             the record elsewhere"
+        ));
+    })
+    .ok()
 }
 
 /// Whether a word means a file, or standard input: it has a slash or an ending, or there is something of

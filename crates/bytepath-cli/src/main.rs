@@ -31,16 +31,21 @@ mod hand;
 mod hidden;
 mod history;
 mod import;
+mod interrupt;
 mod joined;
 mod kept;
+mod left;
 mod live;
 mod load;
+mod measured;
 mod metrics;
 mod null;
 mod output;
+mod page;
 mod pages;
 mod paging;
 mod pass;
+mod patterns;
 mod planning;
 mod pv;
 mod quote;
@@ -49,8 +54,11 @@ mod records;
 mod report;
 mod requests;
 mod run;
+mod said;
 mod serve;
+mod shown;
 mod stream;
+mod style;
 mod sweep;
 mod sys;
 mod tee;
@@ -58,6 +66,7 @@ mod touch;
 mod tour;
 mod trip;
 mod tune;
+mod usage;
 mod values;
 mod write;
 
@@ -67,9 +76,11 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use bytepath::machine::Machine;
-use bytepath_report::table::printable;
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use said::{printed, said_of, say};
+use usage::WrongUsage;
 
 fn main() -> ExitCode {
     // `bytepath run` places its stages while they work, by what they may use in the beginning.
@@ -188,68 +199,6 @@ fn failed(error: anyhow::Error, words: &ArgMatches) -> ExitCode {
     }
 }
 
-fn said_of(error: &anyhow::Error) -> ExitCode {
-    if was_for_nobody(error) {
-        let word = errno::word(rustix::io::Errno::BADF);
-        say(format_args!("bytepath: standard output: {word}"));
-    } else {
-        say(format_args!("bytepath: {error:#}"));
-    }
-    ExitCode::FAILURE
-}
-
-/// What was done before, and another thing that neither needs: of two errors the first is said, the
-/// other left to be.
-fn also(before: anyhow::Result<()>, done: anyhow::Result<()>) -> anyhow::Result<()> {
-    if let (Err(before), Err(_)) = (&before, &done) {
-        said_of(before);
-        return done;
-    }
-    before.and(done)
-}
-
-/// What was for a reader who left, having read enough, counts as printed: whoever has a verdict to give
-/// by the exit code gives it all the same.
-fn printed(done: anyhow::Result<()>) -> anyhow::Result<()> {
-    done.or_else(|error| if reader_left(&error) { Ok(()) } else { Err(error) })
-}
-
-/// Says a line on standard error in one write, so that two ends that fail together do not mix theirs.
-/// Names that others gave command no terminal. Where nobody can hear it, the work and the exit code are what they are all the same.
-fn say(line: std::fmt::Arguments<'_>) {
-    let _ = said(line);
-}
-
-/// The same, where what is said is the work.
-fn said(line: std::fmt::Arguments<'_>) -> std::io::Result<()> {
-    use std::io::Write as _;
-    if sys::start::was_closed(2) {
-        return Err(rustix::io::Errno::BADF.into());
-    }
-    let text = printable(&line.to_string());
-    std::io::stderr().write_all(format!("{text}\n").as_bytes())
-}
-
-/// Wrong usage that shows only when the arguments are looked at together: what is wrong.
-#[derive(Debug)]
-struct WrongUsage(String);
-
-impl std::fmt::Display for WrongUsage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// The file of this program, of which the processes of a measurement are, too.
-fn this_program() -> anyhow::Result<std::path::PathBuf> {
-    let program = bytepath_lab::program::Program::this();
-    Ok(program.context("cannot find this program's own file")?.path().to_owned())
-}
-
-fn wrong_usage(message: impl Into<String>) -> anyhow::Error {
-    anyhow::Error::msg(WrongUsage(message.into()))
-}
-
 /// The error with the usage of the command that was called, as the parser itself would have said it.
 fn usage_error(mut words: &ArgMatches, message: String) -> clap::Error {
     let mut called = commands::parser();
@@ -262,19 +211,4 @@ fn usage_error(mut words: &ArgMatches, message: String) -> clap::Error {
         words = rest;
     }
     called.error(ErrorKind::ValueValidation, message)
-}
-
-/// Whether it was to be printed where there is no standard output: what is full stands in its place.
-fn was_for_nobody(error: &anyhow::Error) -> bool {
-    let root = error.root_cause().downcast_ref::<std::io::Error>();
-    let is_full = root.is_some_and(|root| root.kind() == std::io::ErrorKind::StorageFull);
-    let of_stdout = error.chain().count() == 1 || error.to_string() == "standard output";
-    is_full && of_stdout && sys::start::was_closed(1)
-}
-
-/// Whether somebody who read what this program prints had enough of it, as `head` has: no reason
-/// to complain.
-fn reader_left(error: &anyhow::Error) -> bool {
-    let broken = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::BrokenPipe;
-    error.chain().any(|cause| cause.downcast_ref().is_some_and(broken))
 }

@@ -26,6 +26,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::output;
+use crate::said::say;
 use crate::sys::actions::is_ignored;
 use crate::sys::start;
 pub(crate) use figures::{Figures, PipeFigures, StageFigures};
@@ -247,5 +248,5 @@ pub(crate) fn ended_by(signal: i32) {
 }
 
 fn warn(text: std::fmt::Arguments<'_>) {
-    crate::say(format_args!("bytepath: {text}"));
+    say(format_args!("bytepath: {text}"));
 }

@@ -12,7 +12,7 @@ use bytepath::{Endpoint, Kind, Meter, Refusal, Stop};
 use clap::Args;
 
 use crate::quote::quoted;
-use crate::say;
+use crate::said::say;
 use crate::sys::start;
 
 /// What a pipe is made, as the planner makes it: what everybody may have.

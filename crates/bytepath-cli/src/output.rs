@@ -19,8 +19,9 @@ use crate::close::{close, closed_well};
 use crate::device;
 use crate::errno::word;
 use crate::quote::always_quoted;
+use crate::said;
 use crate::sys::{given, start};
-use crate::wrong_usage;
+use crate::usage::wrong_usage;
 
 /// Where results go: a file, or standard output for `-`.
 pub(crate) struct Output {
@@ -79,7 +80,7 @@ impl Output {
     /// to tell by the exit code, is so all the same.
     pub(crate) fn write(self, text: &[u8]) -> anyhow::Result<()> {
         let failed = || format!("cannot write {}", self.path.display());
-        crate::printed(match self.way {
+        said::printed(match self.way {
             Way::Stdout => to_stdout(text).context("standard output"),
             Way::Special(file) => to_special(file, text).with_context(failed),
             Way::Replaced => replace(&self.path, text).with_context(failed),
@@ -111,7 +112,7 @@ fn to_stdout(text: &[u8]) -> std::io::Result<()> {
 /// # Errors
 /// It is not.
 pub(crate) fn ended_well() -> anyhow::Result<()> {
-    crate::printed(flushed_and_kept().context("standard output"))
+    said::printed(flushed_and_kept().context("standard output"))
 }
 
 /// The same, where it is an error.

@@ -16,9 +16,10 @@ use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use crate::bench::style;
 use crate::output::{self, Output};
 use crate::run::{Signals, is_passed_on};
+use crate::said::{self, say};
+use crate::style::style;
 use crate::sys::spawn;
 
 /// How often the processes of a command are looked at.
@@ -89,7 +90,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
     if !alone {
         let text = told(&seen, options);
-        crate::printed(match options.pid {
+        said::printed(match options.pid {
             Some(_) => std::io::stdout().write_all(text.as_bytes()).context("standard output"),
             None => std::io::stderr().write_all(text.as_bytes()).context("standard error"),
         })?;
@@ -144,7 +145,7 @@ fn of_command(words: &[std::ffi::OsString]) -> anyhow::Result<(Vec<Seen>, ExitCo
             Ok(child) => child,
             Err(error) => {
                 let word = crate::errno::word_of(&error);
-                crate::say(format_args!("bytepath: cannot start {}: {word}", program.display()));
+                say(format_args!("bytepath: cannot start {}: {word}", program.display()));
                 let is_missing = error.kind() == std::io::ErrorKind::NotFound;
                 return Ok((Vec::new(), ExitCode::from(if is_missing { 127 } else { 126 })));
             }
@@ -173,7 +174,7 @@ fn of_command(words: &[std::ffi::OsString]) -> anyhow::Result<(Vec<Seen>, ExitCo
         }
     };
     if most.is_empty() {
-        crate::say(format_args!(
+        say(format_args!(
             "bytepath: {} ended before it could be looked at; nothing is known of its pages",
             program.display()
         ));

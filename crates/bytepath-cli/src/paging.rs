@@ -8,7 +8,8 @@ use bytepath_lab::touches::{self, Made, Setting, TOUCHES, Touch};
 use clap::Args;
 
 use crate::hidden::{self, Placed};
-use crate::{values, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::values;
 
 /// Touch pages by one way, and report as JSON on standard output
 #[derive(Args)]

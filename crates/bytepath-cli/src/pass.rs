@@ -10,6 +10,7 @@ use bytepath_lab::passing::{self, Keeps, Receiving, WAYS, Way};
 use clap::{Args, ValueEnum};
 
 use crate::hidden::{self, Placed};
+use crate::said::say;
 use crate::values;
 
 /// Pass a file from one process to another, and report as JSON: the sender, whose standard output is
@@ -56,7 +57,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Role::Send => {
             let control = owned(std::io::stdout()).context("standard output")?;
             let report = passing::send(options.way, &File::from(input), control)?;
-            crate::say(format_args!("{}", serde_json::to_string(&report)?));
+            say(format_args!("{}", serde_json::to_string(&report)?));
         }
         Role::Receive => {
             let (way, keeps, directory) = (options.way, options.sink, options.dir.clone());

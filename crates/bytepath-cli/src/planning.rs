@@ -15,7 +15,7 @@ use bytepath::{Cancel, Job, Knobs, Meter, Moved, Plan, Profile};
 use clap::Args;
 use rustix::io::Errno;
 
-use crate::say;
+use crate::said::say;
 
 /// Options of every mover.
 #[derive(Args, Debug, Clone, Default)]

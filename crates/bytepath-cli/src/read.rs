@@ -11,7 +11,8 @@ use clap::Args;
 
 use crate::ends::{self, End, Shared, Useful};
 use crate::sys::start;
-use crate::{values, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::values;
 
 /// As published.
 const BYTES_DEFAULT: u64 = 10 << 30;

@@ -3,17 +3,16 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use anyhow::Context;
-use bytepath::machine::Machine;
-use bytepath_lab::program::Program;
-use bytepath_report::doubt::Here;
-use bytepath_report::{Record, csv, markdown, numbers, page, plot, table};
+use bytepath_report::{Record, csv, markdown, numbers, plot, table};
 use clap::{Args, ValueEnum};
 
 use crate::output::{self, Output};
-use crate::{bench, kept, wrong_usage};
+use crate::page::{here, page};
+use crate::style::{plot_style, style};
+use crate::usage::wrong_usage;
+use crate::{interrupt, kept};
 
 /// Show records to others: one page for a browser with plots, costs, flame graphs and the machine;
 /// or Markdown, CSV, JSON; or tables and plots on the terminal
@@ -47,7 +46,7 @@ enum Format {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    bench::interrupt::heeded();
+    interrupt::heeded();
     let output = options.output.as_deref();
     let format = format(options.format, output)?;
     let to_stdout = output.is_none_or(output::is_stdout);
@@ -124,24 +123,6 @@ pub(crate) fn json(records: &[Record]) -> anyhow::Result<String> {
     }
 }
 
-/// The page of these records.
-pub(crate) fn page(records: &[Record]) -> anyhow::Result<String> {
-    let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now());
-    let made = format!("Made by bytepath {} on {now}", env!("CARGO_PKG_VERSION"));
-    Ok(page::render(records, &made, &here())?)
-}
-
-/// What is true here and now, beside which records may be stale.
-fn here() -> Here {
-    let kernel = Machine::this().kernel();
-    let cpu = (!kernel.cpu_model.is_empty()).then(|| kernel.cpu_model.clone());
-    Here {
-        now: Some(SystemTime::now()),
-        bytepath: Program::this().ok().map(Program::build),
-        kernel_and_cpu: Some((format!("{} {}", kernel.release, kernel.version), cpu)),
-    }
-}
-
 /// Says what was written, for somebody who waits for it.
 fn told(path: &Path, records: &[Record], bytes: usize) -> anyhow::Result<()> {
     let runs = numbers::counted(records.len() as u64, "run");
@@ -154,12 +135,12 @@ fn shown(records: &[Record], with_plot: bool, with_table: bool) -> anyhow::Resul
     let mut text = String::new();
     for record in records {
         if with_table {
-            text += &table::render(record, bench::style());
+            text += &table::render(record, style());
             text.push('\n');
         } else {
             text += &table::paragraph(
                 &format!("{}: {}", record.experiment.name, record.experiment.question),
-                bench::style(),
+                style(),
             );
         }
         if with_plot {
@@ -168,18 +149,4 @@ fn shown(records: &[Record], with_plot: bool, with_table: bool) -> anyhow::Resul
         }
     }
     std::io::stdout().write_all(text.as_bytes()).context("standard output")
-}
-
-/// Colour, width and characters as standard output and the locale allow.
-pub(crate) fn plot_style() -> plot::Style {
-    let table::Style { colour, width } = bench::style();
-    plot::Style { colour, width, unicode: unicode() }
-}
-
-/// Whether the locale's letters are more than ASCII.
-fn unicode() -> bool {
-    let set = ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(std::env::var_os);
-    let locale = set.into_iter().find(|value| !value.is_empty()).unwrap_or_default();
-    let locale = locale.to_string_lossy().to_ascii_lowercase();
-    locale.contains("utf-8") || locale.contains("utf8")
 }

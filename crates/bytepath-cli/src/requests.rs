@@ -10,6 +10,7 @@ use bytepath_lab::keepalive::stage::{self, Sample};
 use bytepath_lab::keepalive::{Address, Connections, Load, Protocol, upstream};
 use clap::Args;
 
+use crate::hidden::this_program;
 use crate::{hidden, values};
 
 /// Ask an upstream again and again, and report as JSON on standard output
@@ -118,7 +119,7 @@ pub(crate) fn upstream(options: &Upstream) -> anyhow::Result<()> {
 }
 
 pub(crate) fn keepalive(options: &Keepalive) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let report = stage::run(&options.sample, &program).map_err(anyhow::Error::msg)?;
     hidden::report(&report)
 }

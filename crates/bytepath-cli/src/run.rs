@@ -34,12 +34,14 @@ use rustix::stdio::stderr;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::explain::Explaining;
-use crate::explain::shown::Shown;
 use crate::metrics::MetricsOptions;
 use crate::output::{self, Output};
 use crate::planning::usual_profile;
+use crate::said::{self, say};
+use crate::shown::Shown;
 use crate::sys::spawn;
-use crate::{values, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::values;
 use below::Below;
 use family::Family;
 use live::Live;
@@ -169,7 +171,7 @@ fn run_and_explain(
     let mut signals = match caught {
         Ok(signals) => signals,
         Err(error) => {
-            crate::say(format_args!(
+            say(format_args!(
                 "bytepath: cannot catch signals: {}; close files, or raise the limit on them (ulimit -n)",
                 crate::errno::word_of(&error)
             ));
@@ -182,7 +184,7 @@ fn run_and_explain(
     if options.explain_plan {
         explain(&work, options, &allowed, &size);
     } else if options.progress && below.is_none() {
-        crate::say(format_args!("bytepath: --progress: {}", told::UNSEEN));
+        say(format_args!("bytepath: --progress: {}", told::UNSEEN));
     }
     let (whole, texts) = (work.whole, work.stages);
     let patient = options.makes_patient();
@@ -229,13 +231,13 @@ fn run_and_explain(
     let explaining = explaining.filter(|_| watched.stages.any_began());
     let said = explaining.map_or(Ok(()), |explaining| {
         let mut said = Ok(());
-        let done = explaining.end(&name, |text| said = crate::said(format_args!("{text}")));
+        let done = explaining.end(&name, |text| said = said::said(format_args!("{text}")));
         done.and(said.context("standard error"))
     });
     let told = told_of_the_end(options, &watched, whole.as_ref(), took, end, json).and(said);
     match told {
         // How the pipeline ended is what whoever asks for its status wants to know.
-        Err(error) if end.status() != 0 => crate::say(format_args!("bytepath: {error:#}")),
+        Err(error) if end.status() != 0 => say(format_args!("bytepath: {error:#}")),
         told => told?,
     }
     if let End::Killed(signal) = end {
@@ -252,10 +254,7 @@ fn say_who_was_killed(watched: &Watched) {
             && watched.ended_by != Some(signal)
         {
             let name = signals::name(signal);
-            crate::say(format_args!(
-                "bytepath: {}: ended by {name}",
-                crate::live::in_a_line(&stage.text)
-            ));
+            say(format_args!("bytepath: {}: ended by {name}", crate::live::in_a_line(&stage.text)));
         }
     }
 }
@@ -270,10 +269,10 @@ fn told_of_the_end(
 ) -> anyhow::Result<()> {
     let told = told::Told::of(watched, whole.map(|whole| whole.why), took, end);
     if options.explain_plan {
-        crate::say(format_args!("{}", told.plan().trim_end()));
+        say(format_args!("{}", told.plan().trim_end()));
     }
     if options.says_summary() {
-        crate::say(format_args!("{}", told.summary().trim_end()));
+        say(format_args!("{}", told.summary().trim_end()));
     }
     match json {
         Some(json) => json.write(&told.json()?),
@@ -284,17 +283,15 @@ fn told_of_the_end(
 fn explain(work: &Work, options: &Options, allowed: &CpuList, size: &PipeSize) {
     let seen = process::can_be_seen();
     match &work.whole {
-        Some(Whole { shell, why }) => crate::say(format_args!(
+        Some(Whole { shell, why }) => say(format_args!(
             "bytepath: {} runs it as it is: {why}{}",
             shell.display(),
             if seen { "; its pipes are found from outside" } else { "" }
         )),
-        None => {
-            crate::say(format_args!("bytepath: taken apart into {} stages:", work.stages.len()))
-        }
+        None => say(format_args!("bytepath: taken apart into {} stages:", work.stages.len())),
     }
     for (stage, number) in work.stages.iter().zip(1..).filter(|_| work.whole.is_none()) {
-        crate::say(format_args!("  {number}  {}", crate::live::in_a_line(&stage.text)));
+        say(format_args!("  {number}  {}", crate::live::in_a_line(&stage.text)));
     }
     let pipes = size.each_of(work.stages.len().saturating_sub(1), 0) as u64;
     let placed = match allowed.len() {
@@ -303,23 +300,23 @@ fn explain(work: &Work, options: &Options, allowed: &CpuList, size: &PipeSize) {
         _ => "stages are placed by what is seen of them",
     };
     let pipes = bytepath_report::numbers::bytes(pipes);
-    crate::say(format_args!("  pipes of {pipes}; CPUs {allowed}: {placed}"));
+    say(format_args!("  pipes of {pipes}; CPUs {allowed}: {placed}"));
     if !seen {
-        crate::say(format_args!("  {}", told::UNSEEN));
+        say(format_args!("  {}", told::UNSEEN));
     }
     if options.makes_patient() {
-        crate::say(format_args!("  none interrupts another that runs (SCHED_BATCH)"));
+        say(format_args!("  none interrupts another that runs (SCHED_BATCH)"));
     }
     let known = usual_profile();
     let gives = known.as_ref().ok().and_then(together_gives);
     match (options.no_place || allowed.len() == 1, &known, gives) {
-        (false, _, Some(gives)) => crate::say(format_args!(
+        (false, _, Some(gives)) => say(format_args!(
             "  by the profile, stages that only copy move {gives:.1} times as much on one CPU as on two"
         )),
-        (false, Err(why), _) => crate::say(format_args!("  {why}")),
+        (false, Err(why), _) => say(format_args!("  {why}")),
         (false, Ok(profile), None) => {
             if let Some(doubt) = profile.doubt() {
-                crate::say(format_args!("  the profile has no say: {doubt}"));
+                say(format_args!("  the profile has no say: {doubt}"));
             }
         }
         _ => {}
@@ -359,9 +356,7 @@ impl Options {
         let own = self.own();
         let script = script::taken_apart(pipeline, &shell, own.as_ref());
         if let (Script::Whole(why), Some(_)) = (&script, &own) {
-            crate::say(format_args!(
-                "bytepath: --own-movers: {why}, so the shell runs what it names"
-            ));
+            say(format_args!("bytepath: --own-movers: {why}, so the shell runs what it names"));
         }
         match script {
             Script::Stages(parts) => {
@@ -399,7 +394,7 @@ impl Options {
             return None;
         }
         let program = std::env::current_exe().inspect_err(|error| {
-            crate::say(format_args!(
+            say(format_args!(
                 "bytepath: --own-movers: cannot find this program's own file: {}, as without /proc; what is \
                  named runs",
                 crate::errno::word_of(error)

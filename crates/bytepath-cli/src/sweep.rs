@@ -11,7 +11,8 @@ use bytepath_lab::ends::Starter;
 use bytepath_lab::memory::{self, BLOCK_BYTES_MIN, Job, SWEEPS, Sweep, share};
 use clap::Args;
 
-use crate::{ends, hidden, values, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::{ends, hidden, values};
 
 /// Sweep over blocks of memory, and report as JSON on standard output
 #[derive(Args)]

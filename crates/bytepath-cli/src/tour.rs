@@ -18,8 +18,11 @@ use bytepath_lab::schedule::fresh_seed;
 use bytepath_report::{Record, Verdict, numbers, table};
 use clap::Args;
 
-use crate::bench::{self, Pipes, interrupt};
-use crate::values;
+use crate::bench::{self, Pipes};
+use crate::hidden::this_program;
+use crate::measured;
+use crate::style::style;
+use crate::{interrupt, left, values};
 use file::Moved;
 
 /// Show this machine, the pipe ladder on it, and a real file through a pipe: 90 seconds
@@ -36,7 +39,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    bench::undo_left();
+    left::undo();
     interrupt::ended(|| toured(options))
 }
 
@@ -44,7 +47,7 @@ fn toured(options: &Options) -> anyhow::Result<()> {
     // Known now rather than after the ladder.
     file::possible(options.file.as_deref())?;
     let mut out = std::io::stdout();
-    let style = bench::style();
+    let style = style();
     writeln!(out, "THIS MACHINE\n{}", prose::facts(&facts(Machine::this()), style))?;
     let heading = "THE PIPE LADDER, QUICKLY (bytepath bench pipes takes its time)";
     writeln!(out, "{}", table::paragraph(heading, style))?;
@@ -187,7 +190,7 @@ fn through_a_pipe(
     placement: Option<NamedPlacement>,
     profile: Option<PathBuf>,
 ) -> anyhow::Result<Record> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let job = file_pipe::Job { file: moved.path(), expected: moved.expected, placement, profile };
     // One byte more than there is, so that the reader meets the end.
     let measured = Measured::Bytes(moved.expected.bytes + 1);
@@ -200,7 +203,7 @@ fn through_a_pipe(
     };
     let experiment = file_pipe::DESCRIPTION.recorded();
     let arms = file_pipe::arms(&job, Path::new(&program));
-    whole(bench::measured(experiment, arms, file_pipe::CLASSIC, &settings)?)
+    whole(measured::measured(experiment, arms, file_pipe::CLASSIC, &settings)?)
 }
 
 /// The ratio of the best way to the classic one, and why.

@@ -6,7 +6,8 @@ use bytepath_lab::trips::{self, Job, MEDIA, Medium};
 use clap::Args;
 
 use crate::joined::{Joined, Side};
-use crate::{hidden, values, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::{hidden, values};
 
 /// Send some bytes to another process and wait until they are back, again and again, and report as
 /// JSON on standard output; or send back what comes. Standard input is the control socket

@@ -18,10 +18,13 @@ use bytepath_lab::tune::{self, Budget, Effort, FirstSite, PairRun, Regret, Round
 use bytepath_report::{Record, numbers};
 use clap::Args;
 
-use crate::bench::{self, interrupt};
+use crate::hidden::this_program;
+use crate::measured::whole;
 use crate::output::{self, Output};
 use crate::planning::{named_profile, no_folder};
-use crate::{values, wrong_usage};
+use crate::said::{self, say};
+use crate::usage::wrong_usage;
+use crate::{interrupt, left, values};
 
 /// A check has as many blocks as give intervals that can tell, and samples that go on long enough for
 /// the planner to look at the profile.
@@ -103,7 +106,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
              judge by"
         )));
     }
-    bench::undo_left();
+    left::undo();
     interrupt::ended(|| match options.check {
         true => check(&path, options),
         false => measure(&path, options),
@@ -112,7 +115,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn show(path: &Path, options: &Options) -> anyhow::Result<()> {
     let profile = Profile::read(path)?;
-    crate::printed(tell(&profile, options, None))?;
+    said::printed(tell(&profile, options, None))?;
     remark_on_places(&profile, path);
     Ok(profile.check_machine(Machine::this()).map_err(|error| error.of(path))?)
 }
@@ -121,7 +124,7 @@ fn show(path: &Path, options: &Options) -> anyhow::Result<()> {
 fn remark_on_places(profile: &Profile, path: &Path) {
     let again = tuning(Some(path));
     for changed in profile.changed_places() {
-        crate::say(format_args!("{changed}: its figures go when {again} runs again"));
+        say(format_args!("{changed}: its figures go when {again} runs again"));
     }
 }
 
@@ -140,7 +143,7 @@ fn tell(profile: &Profile, options: &Options, json: Option<Output>) -> anyhow::R
         return table::print(profile, kept).context("standard output");
     }
     for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier(kept)) {
-        crate::say(format_args!("{doubt}"));
+        say(format_args!("{doubt}"));
     }
     Ok(())
 }
@@ -166,13 +169,13 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     for route in &options.route {
         let is_it = |choice: &Measured| choice.choice.route == *route;
         if !profile.pairs.iter().any(|pair| pair.choices.iter().any(is_it)) {
-            crate::say(format_args!("--route {route}: it suits no ends that were measured"));
+            say(format_args!("--route {route}: it suits no ends that were measured"));
         }
     }
     profile.keep_other_places(Profile::read(path).ok());
     let kept = output.write(kept(&profile)?.as_bytes());
     // What was measured is told also where it cannot be kept.
-    let told = crate::printed(tell(&profile, options, json));
+    let told = said::printed(tell(&profile, options, json));
     kept?;
     told?;
     if !options.json.as_deref().is_some_and(output::is_stdout) {
@@ -196,16 +199,16 @@ fn measured(sites: &[Site], effort: Effort, routes: &[&'static str]) -> anyhow::
 }
 
 fn figures(sites: &[Site], effort: Effort, routes: &[&'static str]) -> anyhow::Result<Profile> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let mut budget = Budget::new(effort, pairs(sites) + 2);
     let mut profile = tune::begin(Machine::this(), &program, effort);
     let spin = tune::spin_budget(&profile.costs);
     let part = (effort, budget.next_part());
     let pipes = tune::pipes::prepared(Machine::this(), &program, part, fresh_seed());
-    profile.costs.extend(tune::pipes::costs(&bench::whole(pipes)?));
+    profile.costs.extend(tune::pipes::costs(&whole(pipes)?));
     let part = (effort, budget.next_part());
     let outlets = tune::outlets::prepared(&program, spin, part, fresh_seed());
-    profile.outlets = tune::outlets::sent(&bench::whole(outlets)?, spin);
+    profile.outlets = tune::outlets::sent(&whole(outlets)?, spin);
     let run = |site| PairRun { program: &program, site, effort, spin, seed: fresh_seed(), routes };
     let runs: Vec<PairRun<'_>> = sites.iter().map(run).collect();
     let mut looked = Vec::new();
@@ -215,7 +218,7 @@ fn figures(sites: &[Site], effort: Effort, routes: &[&'static str]) -> anyhow::R
                 Ok(pair) => looked.push(pair),
                 // Ends of which nothing can be measured here leave the planner its rules.
                 Err(error) if cannot_run(&error) => {
-                    crate::say(format_args!("{} to {}: {error}", ends.0, ends.1));
+                    say(format_args!("{} to {}: {error}", ends.0, ends.1));
                 }
                 Err(error) => return Err(error),
             }
@@ -252,7 +255,7 @@ impl Looked<'_> {
         blocks: Blocks,
     ) -> anyhow::Result<Looked<'a>> {
         let began = Instant::now();
-        let scanned = run.measured(ends, &[bench::whole(run.scan(ends))?]);
+        let scanned = run.measured(ends, &[whole(run.scan(ends))?]);
         let blocks = match blocks {
             Blocks::Within(time) => match time.checked_sub(began.elapsed()) {
                 // The look has to do where there is no time for more.
@@ -262,14 +265,14 @@ impl Looked<'_> {
             other => other,
         };
         let contenders = run.contenders(ends, &scanned, None, blocks);
-        Looked { run, ends, pair: scanned, records: Vec::new() }.after(bench::whole(contenders))
+        Looked { run, ends, pair: scanned, records: Vec::new() }.after(whole(contenders))
     }
 
     /// The pair after a last run, if there is one, of the choices that are level.
     fn settled(self, finals: Option<Blocks>) -> anyhow::Result<Pair> {
         let Some(blocks) = finals else { return Ok(self.pair) };
         let finals = self.run.finals(self.ends, &self.pair, blocks);
-        Ok(self.after(bench::whole(finals))?.pair)
+        Ok(self.after(whole(finals))?.pair)
     }
 
     /// The same with the figures of another run; those that there are have to do where no choice
@@ -283,7 +286,7 @@ impl Looked<'_> {
             Err(error) if !cannot_run(&error) => return Err(error),
             Err(error) => {
                 let (source, sink) = self.ends;
-                crate::say(format_args!(
+                say(format_args!(
                     "{source} to {sink}: not measured again, so what was measured first has to do: {error}"
                 ));
             }
@@ -347,7 +350,7 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     remark_on_places(&profile, path);
     let (effort, again) = (options.effort(CHECK), tuning(Some(path)));
     let sites = sites(&options.dir, effort)?;
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let path = std::path::absolute(path)?;
     let spin = tune::spin_budget(&profile.costs);
     let mut budget = Budget::new(effort, pairs(&sites));
@@ -380,7 +383,7 @@ fn compared(
 ) -> anyhow::Result<Option<Regret>> {
     match regret(run, ends, profile, blocks) {
         Err(error) if cannot_run(&error) => {
-            crate::say(format_args!("{} to {}: {error}", ends.0, ends.1));
+            say(format_args!("{} to {}: {error}", ends.0, ends.1));
             Ok(None)
         }
         found => found,
@@ -393,8 +396,8 @@ fn regret(
     profile: &Path,
     blocks: Blocks,
 ) -> anyhow::Result<Option<Regret>> {
-    let scanned = run.measured(ends, &[bench::whole(run.scan(ends))?]);
-    let look = || bench::whole(run.contenders(ends, &scanned, Some(profile), blocks));
+    let scanned = run.measured(ends, &[whole(run.scan(ends))?]);
+    let look = || whole(run.contenders(ends, &scanned, Some(profile), blocks));
     let mut looks = vec![look()?];
     let found = Regret::of(&looks);
     if !found.as_ref().is_some_and(Regret::is_too_large) {
@@ -418,7 +421,7 @@ fn decided(
 ) -> anyhow::Result<Option<Regret>> {
     match more {
         Err(error) if cannot_run(&error) => {
-            crate::say(format_args!(
+            say(format_args!(
                 "{source} to {sink}: not compared again, so what was found first decides: {error}"
             ));
             Ok(first)
@@ -428,7 +431,7 @@ fn decided(
 }
 
 fn told(line: std::io::Result<()>) -> anyhow::Result<()> {
-    crate::printed(line.context("standard output"))
+    said::printed(line.context("standard output"))
 }
 
 /// On how many pairs a check found the planner behind, and on how many it could not tell; `None` where

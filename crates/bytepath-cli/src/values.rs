@@ -1,6 +1,7 @@
 //! What people write after an option: sizes, durations, names from the library's lists.
 
 use std::ffi::OsString;
+use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
 
 use bytepath::Wait;
@@ -33,6 +34,20 @@ pub(crate) const NOTATION: &str = "A SIZE is a number of bytes, or one with a un
     are powers of 1024; KB, MB, GB and TB are powers of 1000. A TIME is a number of seconds, or one with us, ms, s, m or h. \
     Both may be fractions: 64K, 1.5G, 300ms, 0.5. The options that cat, cp, pv and tee have of their classics are read as those \
     read them.";
+
+/// More than 0% and less than 100%.
+pub(crate) const PART: (Bound<f64>, Bound<f64>) = (Bound::Excluded(0.0), Bound::Excluded(100.0));
+
+/// A percentage within these bounds: 5, 2.5%.
+pub(crate) fn percent<B>(bounds: B) -> impl Fn(&str) -> Result<f64, String> + Clone + use<B>
+where
+    B: RangeBounds<f64> + Clone,
+{
+    move |text| match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if bounds.contains(&percent) => Ok(percent),
+        _ => Err(format!("{text:?} is no percentage between 0 and 100")),
+    }
+}
 
 /// A size above 0, in bytes: 65536, 64K, 1MiB, 1.5G.
 pub(crate) fn size(text: &str) -> Result<u64, String> {

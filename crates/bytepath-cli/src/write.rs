@@ -10,7 +10,8 @@ use clap::Args;
 
 use crate::ends::{self, End, NO_BUFFERS, Shared, Useful};
 use crate::sys::start;
-use crate::{output, values, wrong_usage};
+use crate::usage::wrong_usage;
+use crate::{output, values};
 
 /// Write into a pipe as fast as it takes it, until the reader is gone
 ///

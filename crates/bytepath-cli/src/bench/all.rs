@@ -14,9 +14,12 @@ use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGTERM;
 
-use super::interrupt;
+use crate::hidden::this_program;
+use crate::interrupt;
 use crate::output::{self, Output};
 use crate::quote::always_quoted;
+use crate::said::{self, say};
+use crate::usage::wrong_usage;
 
 /// Run every experiment that needs no argument, one after the other; one that fails is told, and the
 /// others go on
@@ -59,8 +62,7 @@ struct Known {
 
 /// The experiments, as the command line knows them.
 fn known() -> Vec<Known> {
-    let cli = crate::commands::parser();
-    let bench = cli.find_subcommand("bench").expect("this is one of its commands");
+    let bench = super::Options::augment_args(clap::Command::new("bench"));
     let experiments = bench.get_subcommands().filter(|command| !command.is_hide_set());
     experiments
         .filter(|command| command.get_name() != "all")
@@ -88,7 +90,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
     let known = known();
     let names: Vec<_> = known.iter().map(|experiment| experiment.name.as_str()).collect();
     if let Some(name) = options.without.iter().find(|name| !names.contains(&name.as_str())) {
-        return Err(crate::wrong_usage(crate::values::unknown("experiment", name, names)));
+        return Err(wrong_usage(crate::values::unknown("experiment", name, names)));
     }
     if let Some(folder) = &options.json_dir {
         std::fs::create_dir_all(folder)
@@ -100,7 +102,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
         let records: Vec<_> = records.collect();
         if let Some(met) = output::met(page, records.iter().map(OsString::as_os_str)) {
             let met = always_quoted(met);
-            return Err(crate::wrong_usage(format!(
+            return Err(wrong_usage(format!(
                 "--report would be written over the record {met}; give the page another name"
             )));
         }
@@ -124,7 +126,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
         let record = record_of(experiment, records);
         let _ = std::fs::remove_file(&record);
         if let Err(error) = one(experiment, options, records) {
-            crate::say(format_args!("bytepath: bench {}: {error:#}", experiment.name));
+            say(format_args!("bytepath: bench {}: {error:#}", experiment.name));
             failed.push(experiment.name.as_str());
         }
         ran += 1;
@@ -152,7 +154,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
 }
 
 fn tell(line: &str) -> anyhow::Result<()> {
-    crate::printed(writeln!(std::io::stdout(), "\n=== {line}\n").context("standard output"))
+    said::printed(writeln!(std::io::stdout(), "\n=== {line}\n").context("standard output"))
 }
 
 fn record_of(experiment: &Known, records: &Path) -> PathBuf {
@@ -161,7 +163,7 @@ fn record_of(experiment: &Known, records: &Path) -> PathBuf {
 
 /// One page about all records.
 fn report(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     // It ends with this one.
     let mut command = Confinement::default().command(&program, &program);
     command.arg("report").args(records).arg("-o").arg(page);
@@ -178,7 +180,7 @@ fn report(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
 
 /// Runs one in a process of its own, so that whatever it does the others go on.
 fn one(experiment: &Known, options: &All, records: &Path) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let mut command = Confinement::default().command(&program, &program);
     command.args(["bench", &experiment.name]).stdin(Stdio::null());
     if options.quick {

@@ -9,11 +9,12 @@ use bytepath_lab::calls::{BATCH_MAX, OPERATIONS, Operation};
 use bytepath_lab::experiments::calls;
 use clap::Args;
 
-use super::{
-    ALL, Listing, Measuring, Sampling, Times, against_first, listed, once_each, show, telling,
-    those_matching,
-};
+use super::choosing::{Listing, listed, once_each, those_matching};
+use super::measuring::{ALL, Measuring, Sampling, Times, telling};
+use super::results::show;
 use crate::call;
+use crate::hidden::this_program;
+use crate::measured::against_first;
 
 /// What does batching save? Operations by one system call each, and in batches on a ring
 #[derive(Args)]
@@ -47,7 +48,7 @@ const QUICK: Sampling =
     Sampling { blocks: 3, time: Duration::from_millis(30), warm_up: Duration::from_millis(5) };
 
 pub(super) fn run(options: &Calls) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     // The last CPU: the first handles most interrupts on many machines.

@@ -12,8 +12,13 @@ use bytepath_lab::to_the_end::Tolerated;
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
 
-use super::{BLOCKS, Listing, Measuring, Sampling, against_first, listed, print, telling, told};
-use crate::wrong_usage;
+use super::choosing::{Listing, listed};
+use super::measuring::{BLOCKS, Measuring, Sampling, telling};
+use super::results::{print, told};
+use crate::hidden::this_program;
+use crate::measured::against_first;
+use crate::said::say;
+use crate::usage::wrong_usage;
 
 /// How long do commands take? Any of them, interleaved in random order, with intervals
 #[derive(Args)]
@@ -111,7 +116,7 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     let combinations = combinations(&parameters(options)?)?;
     let commands = commands(options, &combinations)?;
     let shell = shell(options.shell_of_steps())?;
-    let steps = Steps { program: crate::this_program()?, shell };
+    let steps = Steps { program: this_program()?, shell };
     let compared_in = match options.check_output {
         true => Some(
             std::fs::canonicalize(&options.dir)
@@ -151,7 +156,7 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     });
     cleaned.into_iter().fold(done, |done, cleaned| match (done, cleaned) {
         (Err(error), Err(unclean)) => {
-            crate::say(format_args!("bytepath: {unclean}"));
+            say(format_args!("bytepath: {unclean}"));
             Err(error)
         }
         (done, cleaned) => done.and(cleaned),

@@ -12,9 +12,13 @@ use bytepath_lab::experiments::copy::{self, Asked, Place};
 use bytepath_lab::lab::Blocks;
 use clap::{Arg, Args};
 
-use super::{Listing, Measuring, Sampling, adding, against_first, listed, show, those_matching};
+use super::choosing::{Listing, listed, those_matching};
+use super::measuring::{Measuring, Sampling, adding};
+use super::results::show;
+use crate::hidden::this_program;
+use crate::measured::against_first;
+use crate::usage::wrong_usage;
 use crate::values::{self, unknown};
-use crate::wrong_usage;
 
 /// How fast are files and trees copied? Every route between files, cp, and their like
 #[derive(Args)]
@@ -115,7 +119,7 @@ fn cache(name: &str) -> Result<Cache, String> {
 
 pub(super) fn run(options: &Copy) -> anyhow::Result<()> {
     options.check()?;
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let until = [Until::Ended, Until::Durable];
     let others = options.others();
     let asked = Asked {

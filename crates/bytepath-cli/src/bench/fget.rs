@@ -8,10 +8,11 @@ use bytepath_lab::fget::serve::Family;
 use bytepath_lab::fget_work;
 use clap::{Args, ValueEnum};
 
-use super::{
-    ALL, Listing, Measuring, Sampling, Times, against_first, listed, none_twice, show, telling,
-    those_matching,
-};
+use super::choosing::{Listing, listed, none_twice, those_matching};
+use super::measuring::{ALL, Measuring, Sampling, Times, telling};
+use super::results::show;
+use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::serve;
 
 /// What does a descriptor cost? A service in situations that differ in who shares its table
@@ -70,7 +71,7 @@ const QUICK: Sampling =
     Sampling { blocks: 3, time: Duration::from_millis(50), warm_up: Duration::from_millis(10) };
 
 pub(super) fn run(options: &Fget) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let axes = Axes {
         threads: match options.threads.is_empty() {
             true => vec![1, Machine::this().allowed_cpus().iter().count().clamp(2, 64)],

@@ -18,10 +18,17 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use rustix::fs::FileType;
 use serde_json::Value;
 
-use super::{ALL, Listing, Measuring, Sampling, Times, against_first, show, telling};
+use super::choosing::Listing;
+use super::measuring::{ALL, Measuring, Sampling, Times, telling};
+use super::results::show;
 use crate::drive::{Rw, access, count};
+use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::output::is_stdout;
-use crate::{values, wrong_usage};
+use crate::patterns::matching;
+use crate::said::say;
+use crate::usage::wrong_usage;
+use crate::values;
 
 /// Which engine does most requests on files? The comparison of ScyllaDB (2020), and fio beside it
 ///
@@ -151,14 +158,14 @@ pub(super) fn run(options: &Files) -> anyhow::Result<()> {
     options.check()?;
     let names = options.names()?;
     if options.listing.list {
-        return super::list(&names);
+        return super::choosing::list(&names);
     }
     let outputs = options.measuring.outputs()?;
     let device = options.made_device()?;
     let record = options.record(&names, device.as_ref());
     // Nobody has it open any more.
     if let Some(Err(why)) = device.map(Made::remove) {
-        crate::say(format_args!("bytepath: the device that was made cannot be removed: {why}"));
+        say(format_args!("bytepath: the device that was made cannot be removed: {why}"));
     }
     show(&record?, None, outputs)
 }
@@ -228,7 +235,7 @@ impl Files {
 
     /// Measures, and leaves no file open.
     fn record(&self, names: &[String], device: Option<&Made>) -> anyhow::Result<Record> {
-        let program = crate::this_program()?;
+        let program = this_program()?;
         let given = self.given(device)?;
         let io_bytes = self.io_bytes(given.as_ref())?;
         let mut settings = self.times.in_place_of(self.measuring.settings(None));
@@ -257,10 +264,10 @@ impl Files {
     /// The names of the arms that are asked for. A peer runs beside whatever is chosen.
     fn names(&self) -> anyhow::Result<Vec<String>> {
         if self.peer.is_none() {
-            return super::matching(files::names(&self.caches()), &self.arms);
+            return matching(files::names(&self.caches()), &self.arms);
         }
         let mut all = files::names_with_fio(&self.caches());
-        let chosen = super::matching(all.clone(), &self.arms)?;
+        let chosen = matching(all.clone(), &self.arms)?;
         let is_chosen = |name: &str| chosen.iter().any(|chosen| chosen == name);
         all.retain(|name| is_chosen(name) || name.strip_prefix("fio-").is_some_and(is_chosen));
         Ok(all)

@@ -4,10 +4,11 @@ use bytepath::placement::Placement;
 use bytepath_lab::experiments::generators;
 use clap::Args;
 
-use super::{
-    ALL, Listing, Measuring, Sampling, Times, against_first, listed, placements, show, telling,
-    those_matching,
-};
+use super::choosing::{Listing, listed, placements, those_matching};
+use super::measuring::{ALL, Measuring, Sampling, Times, telling};
+use super::results::show;
+use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::values;
 
 /// How fast do bytes that are made up go through a pipe? Beside yes, seq, dd, openssl
@@ -53,7 +54,7 @@ fn kind(name: &str) -> Result<String, String> {
 }
 
 pub(super) fn run(options: &Generators) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let placements = placements(&options.placement.concat())?;
     let arms = generators::arms(&options.kind, &placements, &program);
     let arms = those_matching(arms, &options.arms)?;

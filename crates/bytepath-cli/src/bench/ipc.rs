@@ -12,11 +12,13 @@ use bytepath_lab::passing::{Keeps, checksum};
 use bytepath_lab::tune::Site;
 use clap::{Arg, Args};
 
-use super::{
-    BLOCKS, Listing, Measuring, Sampling, TIMES, Times, against_first, listed, placements, show,
-    telling, telling_with, those_matching, those_matching_as,
-};
-use crate::{pass, trip, values, wrong_usage};
+use super::choosing::{Listing, listed, placements, those_matching, those_matching_as};
+use super::measuring::{BLOCKS, Measuring, Sampling, TIMES, Times, telling, telling_with};
+use super::results::show;
+use crate::hidden::this_program;
+use crate::measured::against_first;
+use crate::usage::wrong_usage;
+use crate::{pass, trip, values};
 
 /// How fast does a big file go from one process to another? Pipes, sockets, shared memory, channels
 #[derive(Args)]
@@ -86,7 +88,7 @@ pub(super) fn run(options: &Ipc) -> anyhow::Result<()> {
 
 /// There and back.
 fn trips(options: &Ipc) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let placements = placements(&options.placement.concat())?;
     let sizes = if options.size.is_empty() { ipc_latency::SIZES } else { &*options.size };
     let arms = those_matching(ipc_latency::arms(&placements, sizes, &program), &options.arms)?;
@@ -95,7 +97,7 @@ fn trips(options: &Ipc) -> anyhow::Result<()> {
 
 /// Made by one, looked at by the other.
 fn streams(options: &Ipc) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let placements = placements(&options.placement.concat())?;
     let (arms, given) = (ipc_bandwidth::arms(&placements, &program), &options.arms);
     let arms = those_matching_as(arms, given, &globs(given))?;
@@ -127,7 +129,7 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
              --bandwidth alone; see --bytes",
         ));
     }
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     let placements = placements(&options.placement.concat())?;

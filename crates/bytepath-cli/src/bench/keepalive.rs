@@ -8,9 +8,11 @@ use bytepath_lab::experiments::keepalive;
 use bytepath_lab::keepalive::nginx;
 use clap::Args;
 
-use super::{
-    ALL, Listing, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
-};
+use super::choosing::{Listing, listed, those_matching};
+use super::measuring::{ALL, Measuring, Sampling, Times, telling};
+use super::results::show;
+use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::requests::{CONCURRENCY_MAX, rate};
 
 /// What does a connection for each request cost? nginx and its upstream, with and without keepalive
@@ -50,7 +52,7 @@ const QUICK: Sampling =
     Sampling { blocks: 3, time: Duration::from_millis(200), warm_up: Duration::from_millis(50) };
 
 pub(super) fn run(options: &Keepalive) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
     let directory = std::fs::canonicalize(&directory)
         .with_context(|| format!("cannot keep files in {}", directory.display()))?;

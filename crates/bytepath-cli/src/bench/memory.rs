@@ -9,10 +9,11 @@ use bytepath_lab::hugetlb_pool::Lent;
 use bytepath_lab::memory::{Sweep, peers};
 use clap::Args;
 
-use super::{
-    ALL, Listing, Measuring, Sampling, Times, against_first, listed, none_twice, once_each, show,
-    telling, those_matching,
-};
+use super::choosing::{Listing, listed, none_twice, once_each, those_matching};
+use super::measuring::{ALL, Measuring, Sampling, Times, telling};
+use super::results::show;
+use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::{sweep, values};
 
 /// How fast is memory? Reading, writing, filling and copying, by block, page size and threads
@@ -63,7 +64,7 @@ fn peer(name: &str) -> Result<String, String> {
 }
 
 pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let machine = Machine::this();
     let cpus: Vec<usize> = machine.allowed_cpus().iter().collect();
     if cpus.is_empty() {

@@ -11,8 +11,12 @@ use bytepath_lab::peers::Peer;
 use bytepath_lab::tune::Site;
 use clap::Args;
 
-use super::{BLOCKS, Measuring, Sampling, against_first, show, telling};
-use crate::{values, wrong_usage};
+use super::measuring::{BLOCKS, Measuring, Sampling, telling};
+use super::results::show;
+use crate::hidden::this_program;
+use crate::measured::against_first;
+use crate::usage::wrong_usage;
+use crate::values;
 
 /// How fast do cat, pv and their like move bytes between two ends?
 #[derive(Args)]
@@ -22,7 +26,7 @@ pub(super) struct Movers {
     #[arg(long, value_name = "ENDS", value_parser = ends, default_value = "pipe:pipe")]
     pair: (End, End),
     /// Classics to run beside: pv, cat, dd, tee, mbuffer
-    #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = super::peer, default_value = "cat,pv,dd")]
+    #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = super::pipes::peer, default_value = "cat,pv,dd")]
     peer: Vec<&'static Peer>,
     /// Any other program to run beside, by its words, split at spaces; may be given more than once.
     /// The word {file} becomes the name of an empty file in DIR, for programs that write one too
@@ -69,7 +73,7 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
     {
         return Err(wrong_usage("the inlet splice-null empties pipes, and the sink is a socket"));
     }
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let outputs = options.measuring.outputs()?;
     let dir = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;

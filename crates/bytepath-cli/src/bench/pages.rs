@@ -10,10 +10,12 @@ use bytepath_lab::experiments::pages;
 use bytepath_lab::touches::Made;
 use clap::Args;
 
+use super::choosing::{Listing, listed, those_matching};
+use super::measuring::{ALL, Measuring, Sampling, Times, telling};
 use super::memory::lent;
-use super::{
-    ALL, Listing, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
-};
+use super::results::show;
+use crate::hidden::this_program;
+use crate::measured::against_first;
 use crate::paging;
 
 /// What do pages cost? To look up and hold (get_user_pages), to fault in, to map, to walk to
@@ -47,7 +49,7 @@ const QUICK: Sampling =
     Sampling { blocks: 3, time: Duration::from_millis(30), warm_up: Duration::from_millis(5) };
 
 pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     // The last CPU: the first handles most interrupts on many machines.

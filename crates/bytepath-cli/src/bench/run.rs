@@ -8,9 +8,14 @@ use bytepath_lab::experiments::run::{self, Asked};
 use bytepath_lab::lab::Blocks;
 use clap::Args;
 
+use super::choosing::{Listing, listed};
 use super::cmd::{failed, tolerated};
-use super::{BLOCKS, Listing, Measuring, Sampling, against_first, listed, print, telling};
-use crate::{values, wrong_usage};
+use super::measuring::{BLOCKS, Measuring, Sampling, telling};
+use super::results::print;
+use crate::hidden::this_program;
+use crate::measured::against_first;
+use crate::usage::wrong_usage;
+use crate::values;
 
 /// How long does a pipeline take by the shell, and by bytepath run?
 #[derive(Args)]
@@ -56,7 +61,7 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
             options.pipeline[index]
         )));
     }
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     let shell = crate::run::shell(options.shell.as_deref());

@@ -10,11 +10,14 @@ use bytepath_lab::swap::turn::Turn;
 use bytepath_report::numbers;
 use clap::Args;
 
-use super::{
-    BLOCKS, Listing, Measuring, Sampling, TIMES, Times, chosen_by_name, listed, measured, show,
-    telling, telling_with,
-};
-use crate::{touch, values, wrong_usage};
+use super::choosing::{Listing, chosen_by_name, listed};
+use super::measuring::{BLOCKS, Measuring, Sampling, TIMES, Times, telling, telling_with};
+use super::results::show;
+use crate::hidden::this_program;
+use crate::measured::measured;
+use crate::said::say;
+use crate::usage::wrong_usage;
+use crate::{left, touch, values};
 
 /// What takes the pages that do not fit into memory? A disk, compressed memory
 #[derive(Args)]
@@ -97,7 +100,7 @@ const SERVICE_QUICK: Sampling =
 
 pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     options.check()?;
-    let program = crate::this_program()?;
+    let program = this_program()?;
     let bytes = options.or(options.size, swap::SIZE_BYTES, 48 << 20);
     let directory = places::fit_one(options.dir.as_deref());
     let setup = swap::Setup {
@@ -118,12 +121,12 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     // What another run makes is its own until that run has ended.
     let turn = Turn::wait(|| {
-        crate::say(format_args!(
+        say(format_args!(
             "bytepath: another bench swap is running on this machine; this one waits until it ends"
         ))
     })?;
     // That one may have been killed.
-    super::undo_left();
+    left::undo();
     let mut settings = match options.work {
         Job::Touch => options.measuring.settings_between(USUAL, QUICK, Some(bytes)),
         Job::Redis | Job::Mariadb => {

@@ -7,7 +7,8 @@ use bytepath_lab::doctor::Examined;
 use bytepath_lab::doctor::change::ChangeError;
 use bytepath_report::{Applied, Health};
 
-use crate::wrong_usage;
+use crate::said::say;
+use crate::usage::wrong_usage;
 
 /// The findings whose settings are to be changed.
 pub(super) fn chosen<'f>(
@@ -44,7 +45,7 @@ fn unchanged_out(chosen: Vec<&Examined>) -> Vec<&Examined> {
         let changes = one.finding.verdict == Health::Poor || one.change.is_some();
         if !changes {
             let (name, verdict) = (&one.finding.name, one.finding.verdict.name());
-            crate::say(format_args!("bytepath: {name} is {verdict}: nothing is changed"));
+            say(format_args!("bytepath: {name} is {verdict}: nothing is changed"));
         }
         changes
     };
@@ -56,7 +57,7 @@ fn confirmed(found: &[Examined]) -> anyhow::Result<Vec<&Examined>> {
     let poor = |one: &&Examined| one.finding.verdict == Health::Poor && one.change.is_some();
     let changeable: Vec<&Examined> = found.iter().filter(poor).collect();
     if changeable.is_empty() {
-        crate::say(format_args!("bytepath: nothing that is poor can be changed by --apply"));
+        say(format_args!("bytepath: nothing that is poor can be changed by --apply"));
         return Ok(Vec::new());
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use bytepath_report::{Diagnosis, Finding, Health};
 
-use crate::bench;
+use crate::style::style;
 
 /// Columns, where nobody tells how many there are.
 const WIDTH: usize = 100;
@@ -14,7 +14,7 @@ const WIDTH_MIN: usize = 50;
 const INDENT: &str = "         ";
 
 pub(super) fn print(diagnosis: &Diagnosis) -> io::Result<()> {
-    let style = bench::style();
+    let style = style();
     let width = style.width.map_or(WIDTH, |width| usize::from(width).max(WIDTH_MIN));
     io::stdout().lock().write_all(text(diagnosis, width, style.colour).as_bytes())
 }

@@ -13,7 +13,8 @@ use bytepath_report::{Arm, Explained};
 use clap::Args;
 
 use crate::output::{self, Output};
-use crate::{records, wrong_usage};
+use crate::records;
+use crate::usage::wrong_usage;
 
 /// Put two explanations beside each other: which costs grew, which shrank, and a flame graph of it
 #[derive(Args)]

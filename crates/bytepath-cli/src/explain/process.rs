@@ -12,8 +12,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::recorded::Explaining;
-use super::shown::Shown;
 use crate::run::Signals;
+use crate::said::say;
+use crate::shown::Shown;
 
 /// Signals are looked for so often.
 const EVERY: Duration = Duration::from_millis(50);
@@ -52,7 +53,7 @@ pub(super) fn run(
         signal = signals.came().first().copied();
     }
     if ended {
-        crate::say(format_args!("bytepath: process {pid} ended; this is what was seen of it"));
+        say(format_args!("bytepath: process {pid} ended; this is what was seen of it"));
     }
     let mut shown = Ok(());
     let said = explaining.end(&name, |text| {
@@ -65,7 +66,7 @@ pub(super) fn run(
     };
     let said = said.and(shown);
     if let Some(signal) = signal {
-        said.unwrap_or_else(|error| crate::say(format_args!("bytepath: {error:#}")));
+        said.unwrap_or_else(|error| say(format_args!("bytepath: {error:#}")));
         crate::run::end_by(signal);
     }
     said.map(|()| ExitCode::SUCCESS)

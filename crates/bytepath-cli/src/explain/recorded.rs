@@ -10,8 +10,8 @@ use bytepath_lab::facts;
 use bytepath_lab::program::Program;
 use bytepath_report::{Arm, Experiment, Record, Sample, SchemaName, Unit, short_name};
 
-use super::shown::{Named, Shown};
 use crate::output::{Output, is_stdout};
+use crate::shown::{Named, Shown};
 
 /// Looks at what is started from now on, to say afterwards where its time went.
 pub(crate) struct Explaining {

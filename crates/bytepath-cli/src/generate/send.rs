@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::source::Source;
 use crate::metrics::Figures;
-use crate::say;
+use crate::said::say;
 
 /// What goes out before the outlet is chosen: a reader that leaves before has had enough of so few
 /// bytes that large pipes, reservoirs and huge pages would have cost more than they save.

@@ -219,7 +219,7 @@ fn end(status: Status) -> ! {
 
 /// Says a line of pv's.
 fn say(text: std::fmt::Arguments<'_>) {
-    crate::say(format_args!("pv: {text}"));
+    crate::said::say(format_args!("pv: {text}"));
 }
 
 /// The kernel's word alone, without its number.

@@ -16,6 +16,7 @@ use super::family::Family;
 use super::signals::{Signals, is_passed_on};
 use super::sizes::PipeSize;
 use crate::errno::word_of;
+use crate::said::say;
 use crate::sys::spawn;
 
 /// What a shell ends with when a command is not there, or cannot be run.
@@ -117,7 +118,7 @@ impl Stages {
                 }
                 Err(errno) => {
                     let why = crate::errno::word(errno);
-                    crate::say(format_args!(
+                    say(format_args!(
                         "bytepath: cannot make a pipe: {why}; close files, or use fewer stages"
                     ));
                     started.all.push(Started::without_process(stage, NOT_MADE));
@@ -283,7 +284,7 @@ impl Started {
                     }
                 };
                 let word = word_of(&error);
-                crate::say(format_args!("bytepath: cannot start {name}: {word}; {help}"));
+                say(format_args!("bytepath: cannot start {name}: {word}; {help}"));
                 Err(Started::without_process(stage, NOT_MADE))
             }
             Err(error) => {
@@ -294,7 +295,7 @@ impl Started {
                     true => word_of(&error),
                     false => not_found_or(&error),
                 };
-                crate::say(format_args!("bytepath: {name}: {word}"));
+                say(format_args!("bytepath: {name}: {word}"));
                 Ok(Started::without_process(stage, End::Exited(status)))
             }
         }

@@ -12,6 +12,7 @@ use super::placing::Placer;
 use super::process::{self, Got};
 use super::signals::{Signals, is_passed_on};
 use super::stages::{End, Stages};
+use crate::said::say;
 
 /// What is looked at, and how.
 pub(super) struct Watched {
@@ -105,7 +106,7 @@ impl Watched {
         if let Some(why) = self.stages.said.iter().chain(refused).next() {
             // They are drawn anew behind it.
             self.live.iter_mut().for_each(Live::end);
-            crate::say(format_args!("bytepath: {why}"));
+            say(format_args!("bytepath: {why}"));
             self.tells_refusal = false;
         }
     }

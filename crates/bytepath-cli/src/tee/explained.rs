@@ -9,7 +9,7 @@ use super::outputs::Outputs;
 use super::planned::Planned;
 use crate::errno::word;
 use crate::quote::always_quoted;
-use crate::say;
+use crate::said::say;
 
 /// Tells of what was done since `began`.
 pub(super) fn explain(

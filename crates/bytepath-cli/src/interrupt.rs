@@ -13,6 +13,7 @@ use signal_hook::flag::register_usize;
 use signal_hook::low_level::pipe;
 
 use crate::ending;
+use crate::said::say;
 use crate::sys::actions::is_ignored;
 
 /// Handlers are the process's, and so is this.
@@ -101,7 +102,7 @@ pub(crate) fn ended(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result
     let Some(signal) = came() else { return done };
     bytepath_lab::descendants::end_all();
     if let Err(error) = done {
-        crate::say(format_args!("bytepath: {error:#}"));
+        say(format_args!("bytepath: {error:#}"));
     }
     // Nobody else does it now.
     let _ = std::io::stdout().flush();

@@ -12,7 +12,10 @@ use bytepath_report::Explained;
 use clap::Args;
 
 use crate::output::{self, Output};
-use crate::wrong_usage;
+use crate::said;
+use crate::style::style;
+use crate::usage::wrong_usage;
+use crate::values;
 
 /// How samples are taken, and what is made of them.
 #[derive(Args, Default, Clone)]
@@ -31,7 +34,7 @@ pub(crate) struct Shown {
     #[arg(long)]
     tree: bool,
     /// In the call tree, leave branches out that have less than this share of all samples
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = values::percent(0.0..=100.0))]
     min_share: f64,
     /// Of the call tree, graphs and exports, only stacks with a function like this one: '*pipe_*',
     /// 'lock'
@@ -63,13 +66,6 @@ fn stacks(name: &str) -> Result<Stacks, String> {
         "tables" | "dwarf" => Ok(Stacks::Tables),
         "fp" => Ok(Stacks::FramePointers),
         _ => Err(format!("there is no way {name:?} to find stacks; there are: tables, fp")),
-    }
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').parse::<f64>() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err(format!("{text:?} is no percentage between 0 and 100")),
     }
 }
 
@@ -153,7 +149,7 @@ impl Shown {
 
     /// The text for a terminal.
     pub(crate) fn text(&self, named: &Named<'_>) -> String {
-        let mut text = show::text(named.explained, crate::bench::style());
+        let mut text = show::text(named.explained, style());
         if self.tree || self.symbol.is_some() || self.thread.is_some() {
             let shown = tree::Shown { share_min: self.min_share / 100.0, ..Default::default() };
             let all = named.profile.samples();
@@ -187,7 +183,7 @@ impl Shown {
     pub(crate) fn write(&self, all: &[Named<'_>]) -> anyhow::Result<()> {
         let write = |(path, text): (PathBuf, Vec<u8>)| Output::open(&path)?.write(&text);
         let written = self.made(all).into_iter().map(|made| made.and_then(write));
-        written.fold(Ok(()), crate::also)
+        written.fold(Ok(()), said::also)
     }
 
     /// The files, and what is to be in them; where there is more than one to be explained, each has its

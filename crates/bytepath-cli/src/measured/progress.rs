@@ -9,8 +9,10 @@ use bytepath_lab::lab::{Explain, Observer};
 use bytepath_lab::schedule::Turn;
 use bytepath_report::Explained;
 
-use super::interrupt::Measuring;
+use super::looked_at::looked_at;
+use crate::interrupt::Measuring;
 use crate::live;
+use crate::said::say;
 
 /// Draws the line, and passes on the wish that the run ends.
 pub(crate) struct Progress {
@@ -74,7 +76,7 @@ impl Observer for Progress {
     fn unavailable(&mut self, arm: &str, why: &str) {
         if self.terminal {
             self.line("");
-            crate::say(format_args!("{arm} cannot run here: {why}"));
+            say(format_args!("{arm} cannot run here: {why}"));
         }
     }
 
@@ -96,7 +98,7 @@ impl Observer for Progress {
         how: Explain,
     ) -> Result<Option<Explained>, String> {
         self.line(&format!("explaining {}", arm.name));
-        super::explained::looked_at(arm, work, timing, how)
+        looked_at(arm, work, timing, how)
     }
 
     fn interrupted(&self) -> bool {

@@ -1,0 +1,43 @@
+//! Arms that are measured: how far it has come is drawn, and what is to be explained is run once more.
+
+mod looked_at;
+mod progress;
+
+use anyhow::bail;
+use bytepath_lab::arm::Arm;
+use bytepath_lab::lab::{self, Settings};
+use bytepath_lab::tune::Prepared;
+use bytepath_report::Record;
+
+use progress::Progress;
+
+/// Runs the arms of an experiment, drawing how far it has come.
+pub(crate) fn measured(
+    experiment: bytepath_report::Experiment,
+    arms: Vec<Arm>,
+    reference: &str,
+    settings: &Settings,
+) -> anyhow::Result<Record> {
+    let mut progress = Progress::new(&settings.timing);
+    Ok(lab::run(experiment, arms, reference, settings, &mut progress)?)
+}
+
+/// As [`measured`]; the others are compared with the first arm.
+pub(crate) fn against_first(
+    experiment: bytepath_report::Experiment,
+    arms: Vec<Arm>,
+    settings: &Settings,
+) -> anyhow::Result<Record> {
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    measured(experiment, arms, &reference, settings)
+}
+
+/// Runs what was prepared; one that is interrupted is none.
+pub(crate) fn whole(prepared: Prepared) -> anyhow::Result<Record> {
+    let Prepared { experiment, arms, reference, settings } = prepared;
+    let record = measured(experiment, arms, &reference, &settings)?;
+    match lab::interruption(&record) {
+        Some(interrupted) => bail!("{interrupted}"),
+        None => Ok(record),
+    }
+}

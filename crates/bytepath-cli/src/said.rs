@@ -1,0 +1,64 @@
+//! What is said on standard error, and which errors of printing count.
+
+use std::process::ExitCode;
+
+use bytepath_report::table::printable;
+
+use crate::{errno, sys};
+
+pub(crate) fn said_of(error: &anyhow::Error) -> ExitCode {
+    if was_for_nobody(error) {
+        let word = errno::word(rustix::io::Errno::BADF);
+        say(format_args!("bytepath: standard output: {word}"));
+    } else {
+        say(format_args!("bytepath: {error:#}"));
+    }
+    ExitCode::FAILURE
+}
+
+/// What was done before, and another thing that neither needs: of two errors the first is said, the
+/// other left to be.
+pub(crate) fn also(before: anyhow::Result<()>, done: anyhow::Result<()>) -> anyhow::Result<()> {
+    if let (Err(before), Err(_)) = (&before, &done) {
+        said_of(before);
+        return done;
+    }
+    before.and(done)
+}
+
+/// What was for a reader who left, having read enough, counts as printed: whoever has a verdict to give
+/// by the exit code gives it all the same.
+pub(crate) fn printed(done: anyhow::Result<()>) -> anyhow::Result<()> {
+    done.or_else(|error| if reader_left(&error) { Ok(()) } else { Err(error) })
+}
+
+/// Says a line on standard error in one write, so that two ends that fail together do not mix theirs.
+/// Names that others gave command no terminal. Where nobody can hear it, the work and the exit code are what they are all the same.
+pub(crate) fn say(line: std::fmt::Arguments<'_>) {
+    let _ = said(line);
+}
+
+/// The same, where what is said is the work.
+pub(crate) fn said(line: std::fmt::Arguments<'_>) -> std::io::Result<()> {
+    use std::io::Write as _;
+    if sys::start::was_closed(2) {
+        return Err(rustix::io::Errno::BADF.into());
+    }
+    let text = printable(&line.to_string());
+    std::io::stderr().write_all(format!("{text}\n").as_bytes())
+}
+
+/// Whether it was to be printed where there is no standard output: what is full stands in its place.
+fn was_for_nobody(error: &anyhow::Error) -> bool {
+    let root = error.root_cause().downcast_ref::<std::io::Error>();
+    let is_full = root.is_some_and(|root| root.kind() == std::io::ErrorKind::StorageFull);
+    let of_stdout = error.chain().count() == 1 || error.to_string() == "standard output";
+    is_full && of_stdout && sys::start::was_closed(1)
+}
+
+/// Whether somebody who read what this program prints had enough of it, as `head` has: no reason
+/// to complain.
+fn reader_left(error: &anyhow::Error) -> bool {
+    let broken = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(broken))
+}

@@ -402,16 +402,9 @@ impl Family {
     pub(super) fn through(&self, joint: &Joint) -> Through {
         let own = |pid| self.member(pid).filter(|member| !self.counts_others(member));
         let through = self.told(own(joint.writer), own(joint.reader), joint.most_bytes);
-        let wrote = own(joint.writer).and_then(|writer| writer.now.moved);
-        let by_writer = |bytes| wrote.is_some_and(|wrote| wrote.written_bytes == bytes);
         let through = match through {
-            Through::AtLeast(_) => self.settled(joint, own).unwrap_or(through),
-            // Only its writer tells.
-            Through::About(bytes) if bytes > START_BYTES && by_writer(bytes) => {
-                let least = || self.misses(joint.writer, own).then_some(Through::AtLeast(bytes));
-                self.settled(joint, own).or_else(least).unwrap_or(through)
-            }
-            through => through,
+            Through::Agreed(_) => through,
+            _ => self.past_a_splicer(joint, own).map_or(through, Through::About),
         };
         // What ended unseen was looked at before that, and so was the pipe.
         let is_alive = |pid| self.member(pid).is_some_and(|member| member.alive);
@@ -421,28 +414,23 @@ impl Family {
         }
     }
 
-    /// What went through a pipe whose ends disagree, where one of them disagrees with its other neighbour
-    /// as well, and the two neighbours agree: it moves bytes without counting them all, as splice(2)
-    /// does, or counts other files as well, as tee does.
-    fn settled<'a>(
+    /// What went through a pipe one of whose ends has counted less than what came to it, as one does that
+    /// moves a part of it by splice(2), where its two neighbours agree.
+    fn past_a_splicer<'a>(
         &'a self,
         joint: &Joint,
         own: impl Fn(Pid) -> Option<&'a Member>,
-    ) -> Option<Through> {
+    ) -> Option<u64> {
         let moved = |pid| self.moved_in_all(own(pid)?);
-        let written = |pid| Some(moved(pid)?.written_bytes);
-        let read = |pid| Some(moved(pid)?.read_bytes);
-        let all = || self.joints.values();
-        let above = all().filter(|it| it.reader == joint.writer).map(|it| written(it.writer));
-        let below = all().filter(|it| it.writer == joint.reader).map(|it| read(it.reader));
-        // Who has written as much as it read passed all of it on, and so did the others.
-        let above = above.chain([read(joint.writer)]).flatten();
-        let below = below.chain([written(joint.reader)]).flatten();
-        let by_reader = above.zip(std::iter::repeat(read(joint.reader)?)).find(agree);
-        let by_writer = std::iter::repeat(written(joint.writer)?).zip(below).find(agree);
-        let (_, read) = by_reader.unzip();
-        let (written, _) = by_writer.unzip();
-        read.or(written).map(Through::About)
+        let joints = || self.joints.values();
+        [joint.reader, joint.writer].into_iter().find_map(|middle| {
+            let above = joints().find(|it| it.reader == middle)?;
+            let below = joints().find(|it| it.writer == middle)?;
+            let (came, counted) = (moved(above.writer)?.written_bytes, moved(middle)?.read_bytes);
+            let went = moved(below.reader)?.read_bytes;
+            let has_spliced = counted < came && !agree(&(counted, came));
+            (has_spliced && agree(&(came, went))).then_some(came)
+        })
     }
 
     /// What it moved in the end. Where it was not looked at after that, the shell that waited for it,
@@ -455,15 +443,6 @@ impl Family {
         let mut others = self.members.iter().filter(|other| other.pid != member.pid);
         let is_alone = others.all(|other| other.now.parent != member.now.parent);
         (is_alone && shell.seen_ended && self.counts_others(shell)).then_some(shell.now.moved)?
-    }
-
-    /// Whether its counts are less than what came to it: then it may write without counting too.
-    fn misses<'a>(&'a self, reader: Pid, own: impl Fn(Pid) -> Option<&'a Member>) -> bool {
-        let mut above = self.joints.values().filter(|joint| joint.reader == reader);
-        above.any(|joint| {
-            let told = self.told(own(joint.writer), own(reader), joint.most_bytes);
-            matches!(told, Through::AtLeast(_))
-        })
     }
 
     /// Whether it is a shell that has waited for what it started. It has the ends of all their pipes
@@ -671,8 +650,6 @@ pub(super) enum Through {
     /// One of them tells, or one tells less: the other has other files as well, or moves bytes
     /// without counting them, as splice(2) does.
     About(u64),
-    /// One of them tells far less: it may move the rest without counting it.
-    AtLeast(u64),
     Unknown,
 }
 
@@ -689,13 +666,13 @@ impl Through {
     pub(super) fn agreed_bytes(self) -> Option<u64> {
         match self {
             Through::Agreed(bytes) => Some(bytes),
-            Through::About(_) | Through::AtLeast(_) | Through::Unknown => None,
+            Through::About(_) | Through::Unknown => None,
         }
     }
 
     pub(super) fn bytes(self) -> Option<u64> {
         match self {
-            Through::Agreed(bytes) | Through::About(bytes) | Through::AtLeast(bytes) => Some(bytes),
+            Through::Agreed(bytes) | Through::About(bytes) => Some(bytes),
             Through::Unknown => None,
         }
     }
@@ -723,7 +700,7 @@ impl Through {
             // What was read may have been the reader's own files, and what was written messages.
             () if agree && seen_bytes > 0 => Through::About(written),
             () if agree => Through::Unknown,
-            () if less > START_BYTES => Through::AtLeast(less),
+            () if less > START_BYTES => Through::About(less),
             // What was written went elsewhere, all or nearly all of it.
             () if has_read_little || more <= START_BYTES => Through::Unknown,
             () if !reader_tells => Through::About(written),
@@ -807,7 +784,7 @@ mod tests {
         let mib = 1 << 20;
         let of = |written, read| Through::of(written, read, 0);
         assert_eq!(of(Some(90 * mib), Some(90 * mib + 5000)), Through::Agreed(90 * mib));
-        assert_eq!(of(Some(90 * mib), Some(40 * mib)), Through::AtLeast(40 * mib));
+        assert_eq!(of(Some(90 * mib), Some(40 * mib)), Through::About(40 * mib));
         assert_eq!(of(None, Some(40 * mib)), Through::About(40 * mib));
         assert_eq!(of(None, Some(4000)), Through::Unknown);
         // A writer that splices; and a reader of other files, or one that nobody saw splice.
@@ -845,16 +822,20 @@ mod tests {
             family.joints.values().map(|joint| family.through(joint)).collect::<Vec<_>>()
         };
         let mib = 1 << 20;
-        // Part of it is spliced; and written to a file as well.
+        // Part of it is spliced.
         let all = [Through::About(90 * mib); 2];
         assert_eq!(told([90 * mib, 50 * mib, 40 * mib, 90 * mib]), all);
+        // It is written to a file as well.
         let tee = [Through::Agreed(90 * mib), Through::About(90 * mib)];
         assert_eq!(told([90 * mib, 90 * mib, 180 * mib, 90 * mib]), tee);
-        // Of which it passes a part on.
-        let part = [Through::AtLeast(50 * mib), Through::Agreed(40 * mib)];
+        // Half of it is left out, and the last one read as much of its own files.
+        let filter = [Through::Agreed(90 * mib), Through::About(40 * mib)];
+        assert_eq!(told([90 * mib, 90 * mib, 40 * mib, 90 * mib]), filter);
+        // It read less than was written, and passed on that.
+        let part = [Through::About(50 * mib), Through::Agreed(40 * mib)];
         assert_eq!(told([90 * mib, 50 * mib, 40 * mib, 40 * mib]), part);
         // It read another file, and nothing of the pipe that was full.
-        let other = [Through::AtLeast(mib), Through::Agreed(90 * mib)];
+        let other = [Through::About(mib), Through::Agreed(90 * mib)];
         assert_eq!(told([mib, 90 * mib, 90 * mib, 90 * mib]), other);
     }
 
@@ -883,17 +864,11 @@ mod tests {
             family.joints.extend([1, 2].into_iter().zip(joints));
             family.joints.values().map(|joint| family.through(joint)).collect::<Vec<_>>()
         };
-        // The middle splices a part; and writes to a file as well.
         let all = [Through::About(90 * mib); 2];
         assert_eq!(told([90 * mib, 50 * mib, 40 * mib], 7 * mib, 90 * mib), all);
-        let tee = [Through::Agreed(90 * mib), Through::About(90 * mib)];
-        assert_eq!(told([90 * mib, 90 * mib, 180 * mib], 7 * mib, 90 * mib), tee);
-        // The shell ran others too: who counts less than what came to it may have written more.
-        let least = [Through::AtLeast(50 * mib), Through::AtLeast(40 * mib)];
-        assert_eq!(told([90 * mib, 50 * mib, 40 * mib], 7 * mib, 300 * mib), least);
-        // What passes a part on counts what it writes.
-        let part = [Through::Agreed(90 * mib), Through::About(40 * mib)];
-        assert_eq!(told([90 * mib, 90 * mib, 40 * mib], 7 * mib, 300 * mib), part);
+        // The shell ran others too.
+        let unknown = [Through::About(50 * mib), Through::About(7 * mib)];
+        assert_eq!(told([90 * mib, 50 * mib, 40 * mib], 7 * mib, 300 * mib), unknown);
     }
 
     #[test]

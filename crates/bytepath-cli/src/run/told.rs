@@ -161,8 +161,7 @@ fn line(stage: &RanStage) -> String {
     format!("  {command:SHOWN$} {cpu_s} s of CPU{ended}")
 }
 
-/// With how long the pipe was there, unless it tells; without a rate where nobody knows, or more may
-/// have gone through.
+/// With how long the pipe was there, unless it tells; without a rate where nobody knows.
 fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
     let about = match (pipe.agreed, pipe.at_least) {
         (_, true) => "at least ",
@@ -170,7 +169,6 @@ fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
         (false, _) => "about ",
     };
     let seconds = pipe.seconds.or(seconds);
-    let seconds = seconds.filter(|_| !pipe.at_least);
     let rate = |bytes: u64| {
         let rate = numbers::bytes((bytes as f64 / seconds?.max(1e-6)) as u64);
         Some(format!(", {rate}/s"))
@@ -283,7 +281,7 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
         let seconds = seconds.filter(|seconds| *seconds >= LIVED_S_MIN);
         let at_least = family.is_at_least(joint);
         let pipe = told(from, to, family.through(joint), Some(joint));
-        let (at_least, agreed) = (at_least || pipe.at_least, pipe.agreed && !at_least);
+        let agreed = pipe.agreed && !at_least;
         (from != to).then_some(RanPipe { at_least, agreed, seconds, ..pipe })
     });
     let mut all: Vec<RanPipe> = joined.collect();
@@ -312,7 +310,6 @@ fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanP
         to,
         bytes: through.bytes(),
         agreed: matches!(through, Through::Agreed(_)),
-        at_least: matches!(through, Through::AtLeast(_)),
         holds_bytes: joint.map(|joint| joint.holds_bytes as u64),
         looks: joint.map_or(0, |joint| joint.looks),
         seen_s: joint.map_or(0.0, |joint| joint.seen.as_secs_f64()),
@@ -341,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_over_the_time_at_work_and_of_all_that_went_through() {
+    fn a_rate_is_over_the_time_at_work() {
         let pipe = RanPipe { to: 1, bytes: Some(3 << 20), ..RanPipe::default() };
         let summary = |pipe: &RanPipe| {
             let stages = vec![RanStage::default(), RanStage::default()];
@@ -350,8 +347,6 @@ mod tests {
             Told { ran }.summary()
         };
         assert!(summary(&pipe).contains("| about 3 MiB, 1 MiB/s\n"), "{}", summary(&pipe));
-        let pipe = told(0, 1, Through::AtLeast(3 << 20), None);
-        assert!(summary(&pipe).contains("| at least 3 MiB\n"), "{}", summary(&pipe));
     }
 
     #[test]

@@ -278,8 +278,9 @@ def _received(kind: type[Channel], receives: Any, sends: Any, capacity: int, rin
 
 
 class AsyncChannel:
-    """One end of a channel, for event loops: its descriptors are in the loop's set of readers while a task
-    waits. A task that is cancelled has sent, or taken, nothing."""
+    """One end of a channel, for event loops. Each loop keeps copies of the end's descriptors until the end or the loop
+    is closed, which are in its set of readers while a task waits. A task that is cancelled has sent, or taken,
+    nothing."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

@@ -269,6 +269,7 @@ class Queue:
     def _lose_receiver(self, outbox: _bytepath.Outbox, board: _bytepath.Board) -> None:
         """The next put finds the next receiver, if one comes."""
         outbox.lose(board)
+        self._readers.forget(outbox)
         # Unless another thread has found it, too.
         if self._outbox is outbox:
             self._outbox = None

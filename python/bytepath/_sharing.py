@@ -13,6 +13,7 @@ from threading import enumerate as enumerate_threads
 from typing import TYPE_CHECKING, Any
 
 from bytepath import _bytepath
+from bytepath._channel_errors import PeerGone
 
 if TYPE_CHECKING:
     import asyncio
@@ -134,6 +135,8 @@ class Readers:
         # more, and so in a forked process.
         self._copies: dict[tuple[asyncio.AbstractEventLoop, Any], _bytepath.Held] = {}
         self._ended = False
+        # What else there is to say where the other end is gone.
+        self.why_gone = ""
         # A task that nobody knows of any more ends, and so is removed, wherever Python collects it: also in the
         # middle of what is below.
         self._lock = RLock()
@@ -172,6 +175,9 @@ class Readers:
         that they want one, so that nothing wakes them before they have looked: they do so then."""
         try:
             return look(*arguments)
+        except PeerGone as error:
+            self._add_reason(error)
+            raise
         finally:
             if self._waiting:
                 self._wake_at(end)
@@ -183,9 +189,16 @@ class Readers:
         try:
             found = look(*arguments)
             return found
+        except PeerGone as error:
+            self._add_reason(error)
+            raise
         finally:
             if found and self._waiting:
                 self._wake_at(end)
+
+    def _add_reason(self, error: PeerGone) -> None:
+        if self.why_gone:
+            error.args = (f"{error}{self.why_gone}",)
 
     def forget(self, end: Any) -> None:
         """For an end that is used no more: its copies go, but for those of tasks that wait."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import copy
 import errno
+import functools
 import gc
 import itertools
 import multiprocessing
@@ -627,18 +628,25 @@ def test_a_copy_of_an_end_is_told_that_the_other_one_is_used():
     assert [here.recv(), here.recv()] == [1, 3]
 
 
-@pytest.mark.parametrize("way", ["arguments", "list", "named"])
+@pytest.mark.parametrize("way", ["arguments", "list", "named", "deep", "method", "partial", "subclass"])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_process_that_is_given_both_ends_has_both(method, way):
     context = multiprocessing.get_context(method)
     one, other = bytepath.Channel.pair()
     told, tells = context.Pipe(False)
-    args, kwargs = {
-        "arguments": ((tells, one, other), {}),
-        "list": ((tells, [one, other]), {}),
-        "named": ((tells,), {"ends": {"one": one, "other": other}}),
+    target, args, kwargs = {
+        "arguments": (work.use_both, (tells, one, other), {}),
+        "list": (work.use_both, (tells, [one, other]), {}),
+        "named": (work.use_both, (tells,), {"ends": {"one": one, "other": other}}),
+        "deep": (work.use_both_of_first, (tells, [[({"ends": (one, other)},)]]), {}),
+        "method": (work.Holder(one, other).work, (tells,), {}),
+        "partial": (functools.partial(work.use_both, tells, one, other), (), {}),
+        "subclass": (None, (), {}),
     }[way]
-    child = context.Process(target=work.use_both, args=args, kwargs=kwargs)
+    if way == "subclass":
+        child = work.holding_process(context)(tells, one, other)
+    else:
+        child = context.Process(target=target, args=args, kwargs=kwargs)
     child.start()
     assert told.recv() == "done"
     child.join()
@@ -652,11 +660,18 @@ def test_who_uses_the_end_that_a_fork_closed_is_told_why():
         channel.send(1)
         with pytest.raises(ValueError, match="closed: this process was forked, has used the other one first"):
             other.recv()
+        tells.send("used")
+        # Where the parent has closed it, too.
+        with pytest.raises(bytepath.PeerGone, match="and has closed the other one, as it was not given both"):
+            while True:
+                channel.send(1, timeout=30)
         tells.send("done")
 
     child = fork().Process(target=use, args=(one,))
     child.start()
     tells.close()
+    assert told.recv() == "used"
+    other.close()
     assert told.recv() == "done"
     child.join()
 

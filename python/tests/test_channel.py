@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import ctypes
 import errno
 import functools
 import gc
@@ -14,6 +15,7 @@ import os
 import pickle
 import queue as queues
 import random
+import re
 import resource
 import signal
 import socket
@@ -1120,6 +1122,42 @@ def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
     with little_memory(), pytest.raises(MemoryError, match=r"cannot map 200 MiB in shared pages: .*\(ulimit -v\)"):
         queue.get(timeout=5)
     assert queue.get(timeout=5).shape == array.shape
+
+
+# Where all that is mapped from then on is locked, in a process that root's capability does not lift the limit for.
+LOCKED = """
+import ctypes, resource
+import bytepath
+
+libc, future = ctypes.CDLL(None, use_errno=True), 2
+here, there = bytepath.Channel.pair(ring_bytes=64 << 20)
+here.send("stays")
+limits = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (min(4 << 20, limits[1]), limits[1]))
+assert libc.mlockall(future) == 0, ctypes.get_errno()
+for _ in range(2):
+    try:
+        print(there.recv(timeout=30))
+    except MemoryError as error:
+        print(error)
+libc.munlockall()
+print(there.recv(timeout=30))
+"""
+
+
+def test_memory_that_a_limit_on_locked_memory_keeps_is_told_and_tried_again():
+    drop_from_bounding_set, ipc_lock = 24, 14
+    libc = ctypes.CDLL(None)
+    locked = subprocess.run(
+        [sys.executable, "-c", LOCKED],
+        preexec_fn=lambda: libc.prctl(drop_from_bounding_set, ipc_lock),
+        capture_output=True,
+        text=True,
+    )
+    *refused, received = locked.stdout.splitlines()
+    assert received == "stays" and len(refused) == 2, locked
+    for words in refused:
+        assert re.fullmatch(r"cannot map .* in shared pages: .*RLIMIT_MEMLOCK \(ulimit -l\)", words), words
 
 
 def test_a_limit_on_the_size_of_files_is_told_as_itself():

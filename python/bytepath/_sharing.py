@@ -125,8 +125,8 @@ def check_ring_bytes(ring_bytes: int) -> None:
 
 
 class Readers:
-    """Tasks of event loops that wait until an end's descriptor is readable. Each loop, of whatever thread, has a copy of
-    it, which is in the loop's set of readers while a task waits: so all are told, and what the program itself has a
+    """Tasks of event loops that wait until an end's descriptor is readable. Each loop, of whatever thread, has a copy
+    of it, which is in the loop's set of readers while a task waits: so all are told, and what the program itself has a
     loop do with the descriptor stays."""
 
     def __init__(self) -> None:

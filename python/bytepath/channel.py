@@ -211,8 +211,8 @@ class Channel:
             )
             other.close()
             self._readers.why_gone = (
-                "; this process was forked with both ends, has used this one first, and has closed the other one, as it "
-                "was not given both as arguments"
+                "; this process was forked with both ends, has used this one first, and has closed the other one, as "
+                "it was not given both as arguments"
             )
 
     def close(self) -> None:
@@ -273,9 +273,9 @@ def _was_given(channel: Channel) -> bool:
     level: list[Any] = [current_process()]
     seen = set(map(id, level))
     for _ in range(_GIVEN_DEPTH):
-        inner = (each for each in gc.get_referents(*level) if gc.is_tracked(each) and not isinstance(each, _KNOWN_TO_ALL))
+        inner = (each for each in gc.get_referents(*level) if not isinstance(each, _KNOWN_TO_ALL))
         level = []
-        for each in inner:
+        for each in filter(gc.is_tracked, inner):
             if each is channel:
                 return True
             if id(each) not in seen and len(seen) < _GIVEN_MOST:

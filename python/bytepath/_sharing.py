@@ -13,6 +13,7 @@ from threading import enumerate as enumerate_threads
 from typing import TYPE_CHECKING, Any
 
 from bytepath import _bytepath
+from bytepath._channel_errors import PeerGone
 
 if TYPE_CHECKING:
     import asyncio
@@ -124,14 +125,18 @@ def check_ring_bytes(ring_bytes: int) -> None:
 
 
 class Readers:
-    """Tasks of event loops that wait until a descriptor is readable. Each loop, of whatever thread, has a copy of the
-    descriptor in a set of its own, so that all are told, and what the program itself has a loop do with it stays."""
+    """Tasks of event loops that wait until an end's descriptor is readable. Each loop, of whatever thread, has a copy
+    of it, which is in the loop's set of readers while a task waits: so all are told, and what the program itself has a
+    loop do with the descriptor stays."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[asyncio.AbstractEventLoop, int], set[asyncio.Future[None]]] = {}
-        # Closed when nobody has them any more, and so in a forked process.
-        self._copies: dict[tuple[asyncio.AbstractEventLoop, int], _bytepath.Held] = {}
+        self._waiting: dict[tuple[asyncio.AbstractEventLoop, Any], set[asyncio.Future[None]]] = {}
+        # Kept for the next wait, with their ends, until these or the loops are closed. Closed when nobody has them any
+        # more, and so in a forked process.
+        self._copies: dict[tuple[asyncio.AbstractEventLoop, Any], _bytepath.Held] = {}
         self._ended = False
+        # What else there is to say where the other end is gone.
+        self.why_gone = ""
         # A task that nobody knows of any more ends, and so is removed, wherever Python collects it: also in the
         # middle of what is below.
         self._lock = RLock()
@@ -148,13 +153,13 @@ class Readers:
 
         if in_vain:
             await asyncio.sleep(MOMENT_S)
-        loop, fd = asyncio.get_running_loop(), end.fileno()
+        loop = asyncio.get_running_loop()
         future = loop.create_future()
         try:
-            if not self._add(loop, fd, future):
+            if not self._add(loop, end, future):
                 return False
         except OSError:
-            # Without a descriptor for the copy.
+            # Without a descriptor for the copy, or room in the loop's set.
             return True
         try:
             # Only now: a thread that looks after this has to know whom to wake.
@@ -163,13 +168,16 @@ class Readers:
             await future
             return False
         finally:
-            self._remove(loop, fd, future)
+            self._remove(loop, end, future)
 
     def looked(self, end: Any, look: Callable[..., Any], *arguments: Any) -> Any:
         """What a look at an end finds. Whoever looks may have taken the wake-up of those who wait, and takes back
         that they want one, so that nothing wakes them before they have looked: they do so then."""
         try:
             return look(*arguments)
+        except PeerGone as error:
+            self._add_reason(error)
+            raise
         finally:
             if self._waiting:
                 self._wake_at(end)
@@ -181,54 +189,79 @@ class Readers:
         try:
             found = look(*arguments)
             return found
+        except PeerGone as error:
+            self._add_reason(error)
+            raise
         finally:
             if found and self._waiting:
                 self._wake_at(end)
+
+    def _add_reason(self, error: PeerGone) -> None:
+        if self.why_gone:
+            error.args = (f"{error}{self.why_gone}",)
+
+    def forget(self, end: Any) -> None:
+        """For an end that is used no more: its copies go, but for those of tasks that wait."""
+        self._forget(lambda key: key[1] is end)
 
     def end(self) -> None:
         """Wakes all, after their ends are closed: each finds that, and says so."""
         with self._lock:
             self._ended = True
+        self._forget(lambda _: True)
         self._wake_all(lambda _: True)
 
-    def _add(self, loop: asyncio.AbstractEventLoop, fd: int, future: asyncio.Future[None]) -> bool:
+    def _forget(self, is_over: Callable[[tuple[asyncio.AbstractEventLoop, Any]], bool]) -> None:
+        with self._lock:
+            for key in list(self._copies):
+                if key not in self._waiting and is_over(key):
+                    self._copies.pop(key, None)
+
+    def _add(self, loop: asyncio.AbstractEventLoop, end: Any, future: asyncio.Future[None]) -> bool:
         """Whether there is something to wait for."""
+        key = (loop, end)
         with self._lock:
             if self._ended:
                 return False
             for other in list(self._waiting):
                 if other[0].is_closed():
                     self._waiting.pop(other, None)
-                    self._copies.pop(other, None)
-            copy = self._copies.get((loop, fd)) or _bytepath.Held(os.dup, fd)
-            waiting = self._waiting.setdefault((loop, fd), set())
+            self._forget(lambda other: other[0].is_closed())
+            copy = self._copies.get(key) or _bytepath.Held(os.dup, end.fileno())
+            waiting = self._waiting.setdefault(key, set())
             waiting.add(future)
-            self._waiting[loop, fd], self._copies[loop, fd] = waiting, copy
-        loop.add_reader(copy.fileno(), self._wake, loop, fd)
+            self._waiting[key], self._copies[key] = waiting, copy
+        try:
+            loop.add_reader(copy.fileno(), self._wake, key)
+        except BaseException:
+            self._remove(loop, end, future)
+            raise
         return True
 
-    def _remove(self, loop: asyncio.AbstractEventLoop, fd: int, future: asyncio.Future[None]) -> None:
+    def _remove(self, loop: asyncio.AbstractEventLoop, end: Any, future: asyncio.Future[None]) -> None:
+        key = (loop, end)
         with self._lock:
-            waiting = self._waiting.get((loop, fd), set())
+            waiting = self._waiting.get(key, set())
             waiting.discard(future)
-            is_last = not waiting and self._waiting.pop((loop, fd), None) is not None
-            copy = self._copies.pop((loop, fd), None) if is_last else None
+            is_last = not waiting and self._waiting.pop(key, None) is not None
+            copy = self._copies.get(key) if is_last else None
         # A task of a loop that was closed ends when nobody knows of it any more.
         if copy is not None and not loop.is_closed():
             loop.remove_reader(copy.fileno())
+        if self._ended:
+            self._forget(lambda _: True)
 
-    def _wake(self, loop: asyncio.AbstractEventLoop, fd: int) -> None:
+    def _wake(self, key: tuple[asyncio.AbstractEventLoop, Any]) -> None:
         # Each looks for itself, and waits again where another was first.
         with self._lock:
-            futures = list(self._waiting.get((loop, fd), ()))
+            futures = list(self._waiting.get(key, ()))
         for future in futures:
             _wake(future)
 
     def _wake_at(self, end: Any) -> None:
-        fd = end.fileno()
-        self._wake_all(lambda waited: waited == fd)
+        self._wake_all(lambda waited: waited is end)
 
-    def _wake_all(self, waits_for: Callable[[int], bool]) -> None:
+    def _wake_all(self, waits_for: Callable[[Any], bool]) -> None:
         with self._lock:
             keys = [key for key in list(self._waiting) if waits_for(key[1])]
             waiting = [(key[0], list(self._waiting.get(key, ()))) for key in keys]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import array
 import errno
-import itertools
+import gc
 import os
 import socket
 import weakref
@@ -12,6 +12,7 @@ from multiprocessing import current_process, parent_process
 from multiprocessing.reduction import DupFd
 from threading import RLock
 from time import monotonic
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from bytepath import _bytepath
@@ -34,6 +35,11 @@ _LACKS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, err
 # How long whoever has connected may take to say it, at most and at least.
 _PATIENCE_S = 5.0
 _MOMENT_S = 0.05
+
+# How deep an end is looked for in what a process was given, in how many objects, and in which not.
+_GIVEN_DEPTH = 20
+_GIVEN_MOST = 100_000
+_KNOWN_TO_ALL = (type, ModuleType, FunctionType, FrameType)
 
 
 class Channel:
@@ -204,6 +210,10 @@ class Channel:
                 ": this process was forked, has used the other one first, and was not given both as arguments"
             )
             other.close()
+            self._readers.why_gone = (
+                "; this process was forked with both ends, has used this one first, and has closed the other one, as "
+                "it was not given both as arguments"
+            )
 
     def close(self) -> None:
         """Closes this end. The other one receives what was sent, and then EOFError."""
@@ -258,11 +268,20 @@ class Channel:
 
 
 def _was_given(channel: Channel) -> bool:
-    """Whether it is among the arguments of this process, or in one that is a list, tuple or dict."""
-    process = current_process()
-    given = [*getattr(process, "_args", ()), *getattr(process, "_kwargs", {}).values()]
-    inner = (each.values() if isinstance(each, dict) else each for each in given if isinstance(each, (list, tuple, dict)))
-    return any(each is channel for each in itertools.chain(given, *inner))
+    """Whether it is in what this process was given: its arguments, the object whose method it runs, what a subclass of
+    Process keeps, and what is inside these. What modules and functions know is in every process that was forked."""
+    level: list[Any] = [current_process()]
+    seen = set(map(id, level))
+    for _ in range(_GIVEN_DEPTH):
+        inner = (each for each in gc.get_referents(*level) if not isinstance(each, _KNOWN_TO_ALL))
+        level = []
+        for each in filter(gc.is_tracked, inner):
+            if each is channel:
+                return True
+            if id(each) not in seen and len(seen) < _GIVEN_MOST:
+                seen.add(id(each))
+                level.append(each)
+    return False
 
 
 def _of_another(process: object) -> RuntimeError:
@@ -278,8 +297,9 @@ def _received(kind: type[Channel], receives: Any, sends: Any, capacity: int, rin
 
 
 class AsyncChannel:
-    """One end of a channel, for event loops: its descriptors are in the loop's set of readers while a task
-    waits. A task that is cancelled has sent, or taken, nothing."""
+    """One end of a channel, for event loops. Each loop keeps copies of the end's descriptors until the end or the loop
+    is closed, which are in its set of readers while a task waits. A task that is cancelled has sent, or taken,
+    nothing."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

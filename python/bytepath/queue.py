@@ -57,8 +57,8 @@ class Queue:
 
     The queue itself may be given to processes as an argument, under every start method.
 
-    `maxsize`: how many objects it holds; 0 for as many as the ring has room for (of 512 KiB some 13,000 small ones,
-    which also bounds a larger `maxsize`). `capacity`: bytes of memory
+    `maxsize`: how many objects it holds; 0 for as many as the ring has room for, which also bounds a larger `maxsize`
+    (512 KiB hold some 8,000 short strings, or 1,100 records of logging). `capacity`: bytes of memory
     for large buffers, for each process that puts, beyond which one object more goes to a receiver that has got
     all others (where many get, of all together, while nobody has got them; one object that is larger goes
     alone). `ring_bytes`: for everything else; 512 KiB for each process
@@ -269,6 +269,7 @@ class Queue:
     def _lose_receiver(self, outbox: _bytepath.Outbox, board: _bytepath.Board) -> None:
         """The next put finds the next receiver, if one comes."""
         outbox.lose(board)
+        self._readers.forget(outbox)
         # Unless another thread has found it, too.
         if self._outbox is outbox:
             self._outbox = None

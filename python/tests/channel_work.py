@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -89,6 +90,43 @@ def use_both(told, *given, ends=None) -> None:
         assert one.recv(timeout=30) == "back"
 
     _use(there_and_back, told)
+
+
+def use_both_of_first(told, inside) -> None:
+    use_both(told, *inside[0][0][0]["ends"])
+
+
+class Holder:
+    def __init__(self, one: bytepath.Channel, other: bytepath.Channel) -> None:
+        self.one, self.other = one, other
+
+    def work(self, told) -> None:
+        use_both(told, self.one, self.other)
+
+
+class _Holds:
+    """A process that keeps its ends itself."""
+
+    def __init__(self, told, *ends: bytepath.Channel) -> None:
+        super().__init__()
+        self.told, (self.one, self.other) = told, ends
+
+    def run(self) -> None:
+        use_both(self.told, self.one, self.other)
+
+
+# By their methods of start, at the top, where those that are not forked find them.
+class HoldsForked(_Holds, multiprocessing.get_context("fork").Process): ...
+
+
+class HoldsSpawned(_Holds, multiprocessing.get_context("spawn").Process): ...
+
+
+class HoldsServed(_Holds, multiprocessing.get_context("forkserver").Process): ...
+
+
+def holding_process(context):
+    return {"fork": HoldsForked, "spawn": HoldsSpawned, "forkserver": HoldsServed}[context.get_start_method()]
 
 
 def _use(use, told) -> None:

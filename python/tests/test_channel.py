@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import ctypes
 import errno
+import functools
 import gc
 import itertools
 import multiprocessing
@@ -13,6 +15,7 @@ import os
 import pickle
 import queue as queues
 import random
+import re
 import resource
 import signal
 import socket
@@ -627,18 +630,25 @@ def test_a_copy_of_an_end_is_told_that_the_other_one_is_used():
     assert [here.recv(), here.recv()] == [1, 3]
 
 
-@pytest.mark.parametrize("way", ["arguments", "list", "named"])
+@pytest.mark.parametrize("way", ["arguments", "list", "named", "deep", "method", "partial", "subclass"])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_process_that_is_given_both_ends_has_both(method, way):
     context = multiprocessing.get_context(method)
     one, other = bytepath.Channel.pair()
     told, tells = context.Pipe(False)
-    args, kwargs = {
-        "arguments": ((tells, one, other), {}),
-        "list": ((tells, [one, other]), {}),
-        "named": ((tells,), {"ends": {"one": one, "other": other}}),
+    target, args, kwargs = {
+        "arguments": (work.use_both, (tells, one, other), {}),
+        "list": (work.use_both, (tells, [one, other]), {}),
+        "named": (work.use_both, (tells,), {"ends": {"one": one, "other": other}}),
+        "deep": (work.use_both_of_first, (tells, [[({"ends": (one, other)},)]]), {}),
+        "method": (work.Holder(one, other).work, (tells,), {}),
+        "partial": (functools.partial(work.use_both, tells, one, other), (), {}),
+        "subclass": (None, (), {}),
     }[way]
-    child = context.Process(target=work.use_both, args=args, kwargs=kwargs)
+    if way == "subclass":
+        child = work.holding_process(context)(tells, one, other)
+    else:
+        child = context.Process(target=target, args=args, kwargs=kwargs)
     child.start()
     assert told.recv() == "done"
     child.join()
@@ -652,11 +662,18 @@ def test_who_uses_the_end_that_a_fork_closed_is_told_why():
         channel.send(1)
         with pytest.raises(ValueError, match="closed: this process was forked, has used the other one first"):
             other.recv()
+        tells.send("used")
+        # Where the parent has closed it, too.
+        with pytest.raises(bytepath.PeerGone, match="and has closed the other one, as it was not given both"):
+            while True:
+                channel.send(1, timeout=30)
         tells.send("done")
 
     child = fork().Process(target=use, args=(one,))
     child.start()
     tells.close()
+    assert told.recv() == "used"
+    other.close()
     assert told.recv() == "done"
     child.join()
 
@@ -1105,6 +1122,42 @@ def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
     with little_memory(), pytest.raises(MemoryError, match=r"cannot map 200 MiB in shared pages: .*\(ulimit -v\)"):
         queue.get(timeout=5)
     assert queue.get(timeout=5).shape == array.shape
+
+
+# Where all that is mapped from then on is locked, in a process that root's capability does not lift the limit for.
+LOCKED = """
+import ctypes, resource
+import bytepath
+
+libc, future = ctypes.CDLL(None, use_errno=True), 2
+here, there = bytepath.Channel.pair(ring_bytes=64 << 20)
+here.send("stays")
+limits = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (min(4 << 20, limits[1]), limits[1]))
+assert libc.mlockall(future) == 0, ctypes.get_errno()
+for _ in range(2):
+    try:
+        print(there.recv(timeout=30))
+    except MemoryError as error:
+        print(error)
+libc.munlockall()
+print(there.recv(timeout=30))
+"""
+
+
+def test_memory_that_a_limit_on_locked_memory_keeps_is_told_and_tried_again():
+    drop_from_bounding_set, ipc_lock = 24, 14
+    libc = ctypes.CDLL(None)
+    locked = subprocess.run(
+        [sys.executable, "-c", LOCKED],
+        preexec_fn=lambda: libc.prctl(drop_from_bounding_set, ipc_lock),
+        capture_output=True,
+        text=True,
+    )
+    *refused, received = locked.stdout.splitlines()
+    assert received == "stays" and len(refused) == 2, locked
+    for words in refused:
+        assert re.fullmatch(r"cannot map .* in shared pages: .*RLIMIT_MEMLOCK \(ulimit -l\)", words), words
 
 
 def test_a_limit_on_the_size_of_files_is_told_as_itself():

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import multiprocessing
 import multiprocessing.connection
 import os
 import queue as queues
 import resource
 import select
+import signal
 import threading
 import typing
 
@@ -40,6 +43,11 @@ def waits_within(end: bytepath.Channel, count: int) -> None:
     pause = threading.Event()
     while end._readers.count() < count:
         pause.wait(0.001)
+
+
+def get_one(queue: bytepath.Queue) -> None:
+    queue.get()
+    signal.pause()
 
 
 async def received(end: bytepath.Channel) -> object:
@@ -104,6 +112,77 @@ def test_tasks_wait_where_no_descriptor_is_left():
             for copy in copies:
                 os.close(copy)
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_refuses_a_descriptor_leaves_nobody_waiting():
+    """As where fs.epoll.max_user_watches is reached."""
+
+    async def main() -> None:
+        here, there = bytepath.Channel.pair()
+        loop, refused = asyncio.get_running_loop(), asyncio.Event()
+
+        def add_reader(*_: object) -> None:
+            refused.set()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        loop.add_reader, as_ever = add_reader, loop.add_reader  # type: ignore[method-assign]
+        waits = asyncio.ensure_future(received(there))
+        await asyncio.wait_for(refused.wait(), LONG_S)
+        assert there._readers.count() == 0
+        loop.add_reader = as_ever  # type: ignore[method-assign]
+        here.send("comes all the same")
+        assert await waits == "comes all the same"
+
+    asyncio.run(main())
+
+
+def test_a_loop_keeps_one_copy_of_a_descriptor_until_the_end_or_the_loop_is_closed():
+    here, there = bytepath.Channel.pair()
+    copies = there._readers._copies
+
+    async def wait_often() -> None:
+        kept = []
+        for value in range(3):
+            waits = asyncio.ensure_future(received(there))
+            while there._readers.count() == 0:
+                await asyncio.sleep(0)
+            here.send(value)
+            assert await waits == value
+            kept.append(*copies.values())
+        assert kept == kept[:1] * 3
+        assert not asyncio.get_running_loop().remove_reader(kept[0].fileno()), "it is in the loop's set still"
+
+    asyncio.run(wait_often())
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        # The one of the loop before goes.
+        asyncio.run(wait_often())
+        assert len(os.listdir("/proc/self/fd")) == before
+    there.close()
+    assert not copies and len(os.listdir("/proc/self/fd")) < before
+
+
+def test_the_copies_of_what_is_put_by_go_with_the_receiver():
+    async def put_until_full(queue: bytepath.Queue) -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            while True:
+                await asyncio.wait_for(queue.put_async(bytes(1000)), 0.1)
+
+    async def main() -> None:
+        queue = bytepath.Queue(ring_bytes=1 << 14)
+        for _ in range(2):
+            child = multiprocessing.get_context("fork").Process(target=get_one, args=(queue,))
+            child.start()
+            await put_until_full(queue)
+            assert len(queue._readers._copies) == 1
+            os.kill(child.pid, signal.SIGKILL)
+            child.join()
+            with pytest.raises(bytepath.PeerGone):
+                while True:
+                    await asyncio.wait_for(queue.put_async(bytes(1000)), LONG_S)
+            assert not queue._readers._copies
 
     asyncio.run(main())
 

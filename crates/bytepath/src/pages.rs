@@ -149,6 +149,10 @@ fn map_hint(size: &'static str, errno: Errno) -> &'static str {
             "; the pool is empty: an administrator fills it by /proc/sys/vm/nr_hugepages"
         }
         (_, Errno::NOMEM) => "; not enough memory, or above a limit (ulimit -v)",
+        (_, Errno::AGAIN) => {
+            "; what this process maps is locked in memory, and this passes its limit: raise \
+             RLIMIT_MEMLOCK (ulimit -l)"
+        }
         (_, Errno::FBIG) => "; a file in memory would pass a size limit: raise yours (ulimit -f)",
         (_, Errno::PERM | Errno::NOSYS) => {
             "; a sandbox may refuse memfd_create(2): allow it there, or run outside"
@@ -360,6 +364,9 @@ mod tests {
     #[test]
     fn locking_beyond_the_limit_names_the_limit() {
         let error = PagesError::Lock { bytes: 1, errno: Errno::NOMEM };
+        assert!(error.to_string().contains("RLIMIT_MEMLOCK"));
+        // Where all that is mapped is locked, by mlockall.
+        let error = PagesError::Map { bytes: 1, size: "base", errno: Errno::AGAIN };
         assert!(error.to_string().contains("RLIMIT_MEMLOCK"));
     }
 }

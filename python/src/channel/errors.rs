@@ -54,7 +54,7 @@ pub(crate) fn raised(py: Python<'_>, error: ChannelError) -> PyErr {
 pub(crate) fn no_memory(error: PagesError) -> PyErr {
     let message = error.to_string();
     match error {
-        PagesError::Map { errno: Errno::NOMEM, .. }
+        PagesError::Map { errno: Errno::NOMEM | Errno::AGAIN, .. }
         | PagesError::Lock { errno: Errno::NOMEM | Errno::AGAIN, .. } => {
             PyMemoryError::new_err(message)
         }

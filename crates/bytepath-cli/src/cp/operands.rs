@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::available_parallelism;
 
 use bytepath::placement::leave_cpu;
@@ -75,7 +76,10 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
     match voice.flush() {
         Some(errno) => Err(voice.called.write_failed(errno)),
         None if voice.has_failed() => Err(ExitCode::FAILURE),
-        None => Ok(()),
+        None => {
+            tally.total.done.store(true, Relaxed);
+            Ok(())
+        }
     }
 }
 

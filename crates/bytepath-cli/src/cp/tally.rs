@@ -117,10 +117,12 @@ impl Tally {
         let durable_bytes = durable.then(|| self.durable_bytes.load(Relaxed));
         let (_, skipped_bytes) = self.total.skipped.so_far();
         let known = self.total.known().map(|(_, bytes)| bytes);
+        // What is done before it was counted is all that there was.
+        let known = known.or(self.total.done.load(Relaxed).then_some(0));
         Figures {
             files: Some(self.files()),
             expected_bytes: known.map(|bytes| bytes.max(self.bytes() + skipped_bytes)),
-            skipped_bytes: known.map(|_| skipped_bytes),
+            skipped_bytes: Some(skipped_bytes),
             durable_bytes,
             ..hands.reduce(Figures::with).unwrap_or_default()
         }
@@ -150,6 +152,8 @@ pub(super) struct Total {
     pub(super) complete: AtomicBool,
     /// Nobody needs it any more.
     pub(super) over: AtomicBool,
+    /// All was copied, or left as it is, and nothing failed.
+    pub(super) done: AtomicBool,
 }
 
 impl Total {

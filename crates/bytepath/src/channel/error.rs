@@ -161,7 +161,9 @@ impl ChannelError {
     /// For memory of the other end's that cannot be mapped: it is not safe, unless there is no room for it.
     pub(super) fn refused(why: &'static str) -> impl Fn(PagesError) -> ChannelError {
         move |error| match error {
-            PagesError::Map { errno: Errno::NOMEM, .. } => ChannelError::Memory(error),
+            PagesError::Map { errno: Errno::NOMEM | Errno::AGAIN, .. } => {
+                ChannelError::Memory(error)
+            }
             _ => ChannelError::Unsafe(why),
         }
     }

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use bytepath_explain::profile::Profile;
 use bytepath_explain::trace::{self, Mode, Tracing};
 use bytepath_explain::{Settings, Stacks, Watch, Whom, published};
@@ -139,7 +138,9 @@ fn traced(mode: Mode, arm: &Arm, work: &dyn Work, timing: &Timing) -> anyhow::Re
     let traced = tracing.finish(&arm.name)?;
     ran.map_err(anyhow::Error::msg)?;
     let text = trace::shown::text(&traced);
-    writeln!(std::io::stdout(), "── {} ──\n{text}", arm.name).context("standard output")
+    // Where it cannot be written, nor can the table that comes after it, which tells so.
+    let _ = writeln!(std::io::stdout(), "── {} ──\n{text}", arm.name);
+    Ok(())
 }
 
 /// An arm by its name, its explanation, and the samples that the record keeps.

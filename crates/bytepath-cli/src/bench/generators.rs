@@ -5,8 +5,8 @@ use bytepath_lab::experiments::generators;
 use clap::Args;
 
 use super::{
-    ALL, Listing, Measuring, Sampling, Times, against_first, listed, placements, show, telling,
-    those_matching,
+    ALL, Listing, Measuring, Sampling, Times, against_first, listed, none_twice, placements, show,
+    telling, those_matching,
 };
 use crate::values;
 
@@ -56,7 +56,7 @@ pub(super) fn run(options: &Generators) -> anyhow::Result<()> {
     let program = crate::this_program()?;
     let placements = placements(&options.placement.concat())?;
     let arms = generators::arms(&options.kind, &placements, &program);
-    let arms = those_matching(arms, &options.arms)?;
+    let arms = none_twice(those_matching(arms, &options.arms)?)?;
     if options.listing.list {
         return listed(&arms);
     }

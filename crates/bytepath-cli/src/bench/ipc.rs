@@ -13,8 +13,8 @@ use bytepath_lab::tune::Site;
 use clap::{Arg, Args};
 
 use super::{
-    BLOCKS, Listing, Measuring, Sampling, TIMES, Times, against_first, listed, placements, show,
-    telling, telling_with, those_matching, those_matching_as,
+    BLOCKS, Listing, Measuring, Sampling, TIMES, Times, against_first, listed, none_twice,
+    placements, show, telling, telling_with, those_matching, those_matching_as,
 };
 use crate::{pass, trip, values, wrong_usage};
 
@@ -109,6 +109,7 @@ fn timed(
     arms: Vec<Arm>,
     [usual, quick]: [Sampling; 2],
 ) -> anyhow::Result<()> {
+    let arms = none_twice(arms)?;
     if options.listing.list {
         return listed(&arms);
     }
@@ -134,7 +135,8 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
     let arms = |file: PathBuf, bytes, checksum| {
         let (keeps, directory, program) = (options.sink, &*directory, &*program);
         let setup = ipc::Setup { program, file: &file, bytes, checksum, keeps, directory };
-        those_matching_as(ipc::arms(&placements, &setup), &options.arms, &globs(&options.arms))
+        let arms = ipc::arms(&placements, &setup);
+        none_twice(those_matching_as(arms, &options.arms, &globs(&options.arms))?)
     };
     if options.listing.list {
         return listed(&arms(PathBuf::new(), 0, 0)?);

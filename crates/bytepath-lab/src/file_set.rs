@@ -94,8 +94,9 @@ pub enum FileSetError {
 /// What to try where a file cannot be made: to raise the limit on its size, where that is why, or what
 /// comes `before` that; `otherwise` where it is not.
 pub(crate) fn size_hint(error: &std::io::Error, before: &str, otherwise: &str) -> String {
-    match Errno::from_io_error(error) {
-        Some(Errno::FBIG) => {
+    // What tempfile tells has no number.
+    match error.kind() {
+        std::io::ErrorKind::FileTooLarge => {
             format!("; {before}raise the limit on the size of your files (ulimit -f)")
         }
         _ => otherwise.to_owned(),

@@ -393,11 +393,10 @@ impl Options {
         if !self.own_movers {
             return None;
         }
-        let program = std::env::current_exe().inspect_err(|error| {
+        let program = std::env::current_exe().inspect_err(|_| {
             say(format_args!(
-                "bytepath: --own-movers: cannot find this program's own file: {}, as without /proc; what is \
-                 named runs",
-                crate::errno::word_of(error)
+                "bytepath: --own-movers: cannot find this program's own file, as without /proc; what is \
+                 named runs"
             ));
         });
         // They would make pipes as large as they like them.

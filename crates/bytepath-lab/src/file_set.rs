@@ -91,17 +91,27 @@ pub enum FileSetError {
     Neither(PathBuf),
 }
 
-fn making_hint(error: &std::io::Error) -> &'static str {
-    match Errno::from_io_error(error) {
-        Some(Errno::FBIG) => {
-            "; take a smaller --size, or raise the limit on the size of your files (ulimit -f)"
+/// What to try where a file cannot be made: to raise the limit on its size, where that is why, or what
+/// comes `before` that; `otherwise` where it is not.
+pub(crate) fn size_hint(error: &std::io::Error, before: &str, otherwise: &str) -> String {
+    // What tempfile tells has no number.
+    match error.kind() {
+        std::io::ErrorKind::FileTooLarge => {
+            format!("; {before}raise the limit on the size of your files (ulimit -f)")
         }
+        _ => otherwise.to_owned(),
+    }
+}
+
+fn making_hint(error: &std::io::Error) -> String {
+    let otherwise = match Errno::from_io_error(error) {
         Some(Errno::NOSPC | Errno::DQUOT) => {
             "; take a smaller --size, fewer --files or --jobs, or another --dir"
         }
         Some(Errno::MFILE) => "; raise ulimit -n, or take fewer --files or --jobs",
         _ => "; name another directory with --dir",
-    }
+    };
+    size_hint(error, "take a smaller --size, or ", otherwise)
 }
 
 fn giving_hint(error: &std::io::Error) -> &'static str {

@@ -12,7 +12,7 @@ use bytepath_lab::experiments::copy::{self, Asked, Place};
 use bytepath_lab::lab::Blocks;
 use clap::{Arg, Args};
 
-use super::choosing::{Listing, listed, those_matching};
+use super::choosing::{Listing, listed, once_each, those_matching};
 use super::measuring::{Measuring, Sampling, adding};
 use super::results::show;
 use crate::hidden::this_program;
@@ -172,20 +172,12 @@ impl Copy {
                 "--with {line:?} has {{sink}} without {{source}}; write both, or neither"
             )));
         }
-        let names = self.peer.iter().map(|peer| peer.name);
-        let lists = [
-            ("--on", twice(self.on.iter().map(|kind| kind.name()))),
-            ("--work", twice(self.work.iter().map(|kind| kind.name()))),
-            ("--cache", twice(self.cache.iter().map(|cache| cache.name()))),
-            ("--peer", twice(names)),
-            ("--with", twice(self.with.iter().map(String::as_str))),
-        ];
-        match lists.iter().find(|(_, twice)| *twice) {
-            Some((option, _)) => {
-                Err(wrong_usage(format!("{option} has a value twice: give each once")))
-            }
-            None => Ok(()),
-        }
+        let peers: Vec<_> = self.peer.iter().map(|peer| peer.name).collect();
+        once_each(&self.on, "--on")?;
+        once_each(&self.work, "--work")?;
+        once_each(&self.cache, "--cache")?;
+        once_each(&peers, "--peer")?;
+        once_each(&self.with, "--with")
     }
 
     fn others(&self) -> Vec<Vec<String>> {
@@ -211,9 +203,4 @@ impl Copy {
         };
         self.on.iter().map(place).collect()
     }
-}
-
-fn twice<'a>(values: impl Iterator<Item = &'a str>) -> bool {
-    let mut seen = std::collections::HashSet::new();
-    values.into_iter().any(|value| !seen.insert(value))
 }

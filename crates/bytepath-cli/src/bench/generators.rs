@@ -4,7 +4,7 @@ use bytepath::placement::Placement;
 use bytepath_lab::experiments::generators;
 use clap::Args;
 
-use super::choosing::{Listing, listed, placements, those_matching};
+use super::choosing::{Listing, listed, none_twice, placements, those_matching};
 use super::measuring::{ALL, Measuring, Sampling, Times, telling};
 use super::results::show;
 use crate::hidden::this_program;
@@ -57,7 +57,7 @@ pub(super) fn run(options: &Generators) -> anyhow::Result<()> {
     let program = this_program()?;
     let placements = placements(&options.placement.concat())?;
     let arms = generators::arms(&options.kind, &placements, &program);
-    let arms = those_matching(arms, &options.arms)?;
+    let arms = none_twice(those_matching(arms, &options.arms)?)?;
     if options.listing.list {
         return listed(&arms);
     }

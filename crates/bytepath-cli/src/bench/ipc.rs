@@ -12,7 +12,7 @@ use bytepath_lab::passing::{Keeps, checksum};
 use bytepath_lab::tune::Site;
 use clap::{Arg, Args};
 
-use super::choosing::{Listing, listed, placements, those_matching, those_matching_as};
+use super::choosing::{Listing, listed, none_twice, placements, those_matching, those_matching_as};
 use super::measuring::{BLOCKS, Measuring, Sampling, TIMES, Times, telling, telling_with};
 use super::results::show;
 use crate::hidden::this_program;
@@ -111,6 +111,7 @@ fn timed(
     arms: Vec<Arm>,
     [usual, quick]: [Sampling; 2],
 ) -> anyhow::Result<()> {
+    let arms = none_twice(arms)?;
     if options.listing.list {
         return listed(&arms);
     }
@@ -136,7 +137,8 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
     let arms = |file: PathBuf, bytes, checksum| {
         let (keeps, directory, program) = (options.sink, &*directory, &*program);
         let setup = ipc::Setup { program, file: &file, bytes, checksum, keeps, directory };
-        those_matching_as(ipc::arms(&placements, &setup), &options.arms, &globs(&options.arms))
+        let arms = ipc::arms(&placements, &setup);
+        none_twice(those_matching_as(arms, &options.arms, &globs(&options.arms))?)
     };
     if options.listing.list {
         return listed(&arms(PathBuf::new(), 0, 0)?);

@@ -7,7 +7,7 @@ use rustix::process::Pid;
 
 use super::family::{FIRST_KEPT, Family, Through};
 use super::stages::{Stages, Started};
-use super::told;
+use super::told::{self, Listed};
 use crate::metrics::{Figures, PipeFigures, StageFigures};
 
 /// What the last look saw.
@@ -17,8 +17,8 @@ pub(super) struct Measured(Arc<Mutex<Kept>>);
 #[derive(Default)]
 struct Kept {
     figures: Figures,
-    /// Whose the numbers are.
-    pids: Vec<Option<Pid>>,
+    /// Whom the numbers are of.
+    listed: Listed,
 }
 
 impl Measured {
@@ -28,20 +28,26 @@ impl Measured {
         move || kept.lock().unwrap_or_else(PoisonError::into_inner).figures.clone()
     }
 
+    /// Those that it tells of, in the order of their numbers.
+    pub(super) fn listed(&self) -> Listed {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).listed.clone()
+    }
+
     /// Takes in what is known now, by the numbers that --json counts from 0.
     pub(super) fn take(&self, family: &Family, stages: &Stages, is_whole: bool) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut listed, mut pids) = told::listed(&stages.all, Some(family), is_whole);
+        let before = std::mem::take(&mut kept.listed);
+        let (mut listed, mut pids) = told::listed(&stages.all, Some(family), is_whole, before);
         // Of more programs than this, the first are told: a loop may run thousands.
         listed.truncate(FIRST_KEPT);
         pids.truncate(FIRST_KEPT);
-        kept.renumber(&pids);
-        let kept = &mut kept.figures;
+        kept.listed = (listed, pids);
+        let Kept { figures: kept, listed: (listed, pids) } = &mut *kept;
         kept.stages = match is_whole {
-            true => pids.iter().flatten().filter_map(|pid| process(family, *pid)).collect(),
-            false => started(&stages.all, &listed, &pids, family, &kept.stages),
+            true => processes(pids, family, &kept.stages),
+            false => started(&stages.all, listed, pids, family, &kept.stages),
         };
-        let place = |pid| told::place(pid, &pids, family);
+        let place = |pid| told::place(pid, pids, family);
         let (mut unknown, mut is_told_of_all, mut known) = (Vec::new(), true, Vec::new());
         let has_ended = stages.all.iter().all(|stage| stage.end.is_some());
         for joint in family.joints.values() {
@@ -80,6 +86,8 @@ impl Measured {
             known.push((from + 1, to + 1));
             let pipe = kept.pipe(from + 1, to + 1);
             pipe.moved_bytes = pipe.moved_bytes.max(through);
+            // What the two count holds all that they started, whose pipes are their own.
+            unknown.retain(|ends| through.is_none() || *ends != (from + 1, to + 1));
         }
         // A pipe may be between others by now, as where it is handed on; what they count is all that is left.
         for pipe in kept.pipes.iter_mut().filter(|it| !known.contains(&(it.from, it.to))) {
@@ -98,6 +106,13 @@ impl Measured {
         kept.is_moved_unknown = moved.is_none();
         kept.routes = moved.map(|bytes| ("pipe", bytes)).into_iter().collect();
     }
+}
+
+/// The processes that a shell started, each in its place. Those that were forgotten stay as they were.
+fn processes(pids: &[Option<Pid>], family: &Family, before: &[StageFigures]) -> Vec<StageFigures> {
+    let now = pids.iter().map(|pid| process(family, (*pid)?));
+    let before = before.iter().cloned().map(Some).chain(std::iter::repeat(None));
+    now.zip(before).filter_map(|(now, before)| now.or(before)).collect()
 }
 
 /// A process among the others that a shell started. What it moved is not known where it has waited for
@@ -138,22 +153,6 @@ fn started(
         }
     };
     all.iter().zip(listed).enumerate().map(figures).collect()
-}
-
-impl Kept {
-    /// Pipes are kept by the numbers of their ends, which may change as more come to take part.
-    fn renumber(&mut self, pids: &[Option<Pid>]) {
-        let now = |place: usize| {
-            let pid = self.pids[place - 1]?;
-            pids.iter().position(|new| *new == Some(pid)).map(|place| place + 1)
-        };
-        self.figures.pipes.retain_mut(|pipe| {
-            let places = now(pipe.from).zip(now(pipe.to));
-            (pipe.from, pipe.to) = places.unwrap_or((pipe.from, pipe.to));
-            places.is_some()
-        });
-        self.pids = pids.to_vec();
-    }
 }
 
 impl Figures {

@@ -7,6 +7,7 @@ use bytepath_report::{Ran, RanDecision, RanPipe, RanStage, Sure, numbers};
 use rustix::process::Pid;
 
 use super::family::{Doing, Family, Joint, Member, Through};
+use super::measured::Measured;
 use super::stages::{End, Started};
 use super::verdict;
 use super::watch::Watched;
@@ -40,7 +41,9 @@ impl Told {
         end: End,
     ) -> Told {
         let family = watched.family.as_ref();
-        let (stages, pids) = listed(&watched.stages.all, family, whole.is_some());
+        // By the numbers that --metrics has told.
+        let before = watched.measured.as_ref().map(Measured::listed).unwrap_or_default();
+        let (stages, pids) = listed(&watched.stages.all, family, whole.is_some(), before);
         let decisions = watched.decisions.iter();
         let mut notes = watched.stages.said.clone();
         notes.extend(watched.below.is_none().then(|| UNSEEN.to_owned()));
@@ -187,12 +190,16 @@ fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
 }
 
 /// The stages that are told, in their order, and who each is.
+pub(super) type Listed = (Vec<RanStage>, Vec<Option<Pid>>);
+
+/// Of what a shell ran, those that were told before keep their places.
 pub(super) fn listed(
     all: &[Started],
     family: Option<&Family>,
     is_whole: bool,
-) -> (Vec<RanStage>, Vec<Option<Pid>>) {
-    if is_whole { processes(family) } else { stages(all, family) }
+    before: Listed,
+) -> Listed {
+    if is_whole { processes(family, before) } else { stages(all, family) }
 }
 
 /// The place in that list of a process, or of the next above it that is there.
@@ -205,7 +212,7 @@ pub(super) fn place(pid: Pid, pids: &[Option<Pid>], family: &Family) -> Option<u
 }
 
 /// The stages as they were started.
-fn stages(all: &[Started], family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
+fn stages(all: &[Started], family: Option<&Family>) -> Listed {
     let stage = |started: &Started| {
         let member = started.pid.and_then(|pid| family?.member(pid));
         let (user_s, system_s) = started.cpu_s;
@@ -224,15 +231,13 @@ fn stages(all: &[Started], family: Option<&Family>) -> (Vec<RanStage>, Vec<Optio
     (all.iter().map(stage).collect(), all.iter().map(|started| started.pid).collect())
 }
 
-/// The processes that took part in what a shell ran.
-fn processes(family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
-    let takes_part = |family: &Family, member: &Member| {
+/// The processes that took part in what a shell ran, behind those that were told before.
+fn processes(family: Option<&Family>, (mut stages, mut pids): Listed) -> Listed {
+    let Some(family) = family else { return (stages, pids) };
+    let takes_part = |member: &&Member| {
         let joined = |joint: &Joint| joint.writer == member.pid || joint.reader == member.pid;
         family.joints.values().any(joined) || member.now.cpu_s() >= WORTH_CPU_S
     };
-    let all = family
-        .into_iter()
-        .flat_map(|family| family.members.iter().filter(move |member| takes_part(family, member)));
     let stage = |member: &Member| {
         let mut stage = RanStage { seconds: Some(member.now.age.as_secs_f64()), ..seen(member) };
         // The others that it waited for are listed too, and the kernel counts theirs in.
@@ -241,7 +246,18 @@ fn processes(family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
         }
         stage
     };
-    all.map(|member| (stage(member), Some(member.pid))).unzip()
+    for (told, pid) in stages.iter_mut().zip(&pids) {
+        // What was forgotten stays as it was.
+        if let Some(member) = pid.and_then(|pid| family.member(pid)) {
+            *told = stage(member);
+        }
+    }
+    let is_new = |member: &&Member| !pids.contains(&Some(member.pid));
+    let new = family.members.iter().filter(takes_part).filter(is_new);
+    let (new, new_pids): Listed = new.map(|member| (stage(member), Some(member.pid))).unzip();
+    stages.extend(new);
+    pids.extend(new_pids);
+    (stages, pids)
 }
 
 fn seen(member: &Member) -> RanStage {

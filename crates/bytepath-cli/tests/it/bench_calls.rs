@@ -122,7 +122,7 @@ fn an_operation_that_fails_is_an_error_and_no_figure() {
     let dir = folder.path().display();
     // The file is larger than a process may write.
     let limited = format!("ulimit -f 1; exec $bytepath call --op read --time 1ms --dir {dir}");
-    shell(&limited).refused(1, &["cannot make the file"]);
+    shell(&limited).refused(1, &["cannot make the file", "(ulimit -f)"]);
     let bench = format!(
         "ulimit -n 60; exec $bytepath bench calls --ops accept,nop --batch 8 --blocks 2 --time 1ms \
          --warm-up 1ms --json - --dir {dir}"

@@ -1,6 +1,7 @@
 //! `--metrics`: the page of every command, while it runs, at its end, and where it cannot be written.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -236,6 +237,7 @@ fn what_a_shell_started_is_counted_once_and_by_the_numbers_that_json_has() {
     for name in ["cpu_seconds", "read_bytes", "written_bytes"] {
         let name = format!("bytepath_stage_{name}_total{{");
         let lines: Vec<_> = page.lines().filter(|line| line.starts_with(&name)).collect();
+        assert!(!lines.is_empty(), "{name}: {page}");
         let sum: f64 =
             lines.iter().filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
         assert!(sum < 70e6, "{page}");
@@ -258,7 +260,58 @@ fn stages_of_a_pipeline_that_was_taken_apart_are_told_as_they_were_written() {
     let lines = page.lines().filter(|line| line.starts_with("bytepath_stage_cpu_seconds_total{"));
     assert_eq!(lines.count(), 2, "{page}");
     let read = sample(&page, "stage_read_bytes_total", "stage=\"1\",program=\"sh\"");
-    assert!(read.is_none_or(|bytes| bytes >= 3e6), "{page}");
+    assert!(read.is_some_and(|bytes| bytes >= 3e6), "{page}");
+}
+
+/// Its grandchildren have pipes that nobody saw the end of; it has counted them.
+#[test]
+fn what_went_from_one_shell_to_the_next_is_told_by_what_both_count() {
+    let folder = folder();
+    let line = format!(
+        "cd '{}' && $bytepath run --no-summary --metrics m.prom \
+         -- sh -c 'head -c 300M /dev/zero; true' ::: sh -c 'md5sum; true' >said && cat m.prom",
+        folder.path().display()
+    );
+    let page = shell(&line).well().stdout;
+    well_formed(&page);
+    let moved = sample(&page, "pipe_moved_bytes_total", "from=\"1\",to=\"2\"");
+    assert_eq!(moved, Some(314_572_800.0), "{page}");
+}
+
+/// The first that the shell starts works last.
+#[test]
+fn who_comes_to_take_part_later_is_numbered_behind_the_others() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let gate = |name: &str| {
+        let made = Command::new("mkfifo").arg(at(name)).status().expect("mkfifo");
+        assert!(made.success());
+        File::options().read(true).write(true).open(at(name)).expect("it waits for nobody")
+    };
+    let [mut work, mut end] = ["work", "end"].map(gate);
+    let text = "{ read go <work; exec dd if=/dev/zero of=/dev/null bs=64k count=30000 status=none; \
+                } & \
+                { head -c 3M /dev/zero; read go <end; } | md5sum; wait";
+    let words = ["run", "--no-summary", "--json", "j", "--metrics", "m.prom", text];
+    let mut run = bytepath(&words);
+    run.current_dir(folder.path());
+    let run = spawned(run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let reader = |page: &str| {
+        let line = page.lines().find(|line| line.contains("program=\"md5sum\""))?;
+        let number = line.split_once("stage=\"")?.1.split_once('"')?.0;
+        number.parse::<usize>().ok()
+    };
+    let before = until(&at("m.prom"), |page| reader(page).is_some());
+    work.write_all(b"go\n").expect("it reads");
+    until(&at("m.prom"), |page| page.contains("program=\"dd\""));
+    end.write_all(b"go\n").expect("it reads");
+    run.done().well();
+    let page = std::fs::read_to_string(at("m.prom")).expect("it stays");
+    assert_eq!(reader(&page), reader(&before), "{before}{page}");
+    let told = std::fs::read_to_string(at("j")).expect("it was written");
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let place = reader(&page).expect("it stays") - 1;
+    assert_eq!(told["stages"][place]["command"], "md5sum", "{told}");
 }
 
 #[test]

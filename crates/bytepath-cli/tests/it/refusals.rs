@@ -90,8 +90,15 @@ fn options_that_exclude_each_other_are_wrong_usage() {
     }
     run(&mut bytepath(&["bench", "pipes", "--json", "-", "--csv", "-"]))
         .refused(2, &["standard output takes one of --json and --csv"]);
-    run(&mut bytepath(&["bench", "pipes", "--pipe-size", "64K,64K"]))
-        .refused(2, &["would run twice"]);
+    for words in [
+        "pipes --pipe-size 64K,64K",
+        "gen --placement free,free",
+        "ipc --placement free,free",
+        "ipc --latency --placement free,free",
+        "ipc --bandwidth --placement free,free",
+    ] {
+        shell(&format!("exec $bytepath bench {words} --list")).refused(2, &["would run twice"]);
+    }
     for experiment in ["pipes", "calls", "files", "gen", "memory"] {
         run(&mut bytepath(&["bench", experiment, "--list", "--arms", "*,pigeon"]))
             .refused(2, &["no arm matches pigeon;"]);

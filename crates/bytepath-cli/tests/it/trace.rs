@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, Done, as_nobody, bytepath, run, shell};
+use crate::program::{BYTEPATH, Done, as_nobody, bytepath, run, run_for_nobody, shell};
 
 /// What was traced into a file; says why not and gives none where BPF is not to be had.
 fn traced(words: &[&str]) -> Option<(Value, Done)> {
@@ -93,6 +93,21 @@ fn the_arms_of_an_experiment_are_traced() {
     assert!(done.status.success(), "{done:?}");
     assert!(done.stdout.contains("── write-read@"), "{done:?}");
     assert!(done.stdout.contains("attached: "), "{done:?}");
+}
+
+#[test]
+fn what_is_traced_of_arms_and_cannot_be_written_is_no_arm_that_is_not_explained() {
+    let words = ["explain", "pipes", "--arms", "write-read@free", "--placement", "free"];
+    let words = [&words[..], &["--bytes", "1M", "--no-store", "--trace", "offcpu"]].concat();
+    let done = run_for_nobody(&mut bytepath(&words));
+    if done.stderr.contains("cannot trace") {
+        println!("skipped: {}", done.stderr);
+        return;
+    }
+    done.well();
+    let full = format!("exec $bytepath {} >/dev/full", words.join(" "));
+    let done = shell(&full).refused(1, &["standard output: No space left"]);
+    assert!(!done.stderr.contains("not explained"), "{done:?}");
 }
 
 #[test]

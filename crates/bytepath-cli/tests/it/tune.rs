@@ -136,7 +136,9 @@ fn what_there_is_no_memory_to_measure_is_left_out() {
 #[test]
 fn a_limit_on_the_size_of_files_is_named_where_it_is_too_low() {
     let folder = tempfile::tempdir().expect("a folder");
-    for words in ["tune --quick", "bench files --quick"] {
+    let copy = "bench copy --on dir --work one --arms '*read-write*' --no-store --quick";
+    let pages = "bench pages --arms o-direct --no-store --quick";
+    for words in ["tune --quick", "bench files --quick", copy, pages] {
         let line = format!("cd {} && ulimit -f 100; $bytepath {words}", text(folder.path()));
         shell(&line).refused(1, &["File too large", "(ulimit -f)"]);
     }

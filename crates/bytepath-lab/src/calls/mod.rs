@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::ends::Usage;
+use crate::file_set::size_hint;
 use stage::Stage;
 
 /// An operation whose batching is measured.
@@ -160,7 +161,7 @@ pub struct Report {
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// What the operation needs cannot be had.
-    #[error("cannot make {what}: {error}")]
+    #[error("cannot make {what}: {error}{}", size_hint(error, "", ""))]
     Stage {
         /// What.
         what: &'static str,

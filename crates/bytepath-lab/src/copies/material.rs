@@ -9,6 +9,7 @@ use bytepath::inlets::byte_sum;
 use bytepath::page_cache;
 
 use super::ground::{Ground, dropped};
+use crate::file_set::size_hint;
 use crate::interrupt;
 
 /// What is copied.
@@ -102,8 +103,10 @@ impl Supply {
     pub fn make(kind: Kind, ground: &Ground, amount: Amount) -> Result<Supply, String> {
         let at = |name: &str| ground.root().join(format!("{}-{name}", kind.name()));
         let make = |path: PathBuf, amount| {
-            Material::make(kind, path, amount)
-                .map_err(|error| format!("cannot make what is copied: {error}"))
+            Material::make(kind, path, amount).map_err(|error| {
+                let hint = size_hint(&error, "take a smaller --size, or ", "");
+                format!("cannot make what is copied: {error}{hint}")
+            })
         };
         // And a copy of it.
         ground.has_room(2 * kind.bytes(amount))?;

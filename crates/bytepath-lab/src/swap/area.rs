@@ -188,7 +188,10 @@ impl Drop for On {
 fn file_for(directory: &Path, bytes: u64) -> Result<(Folder, PathBuf), String> {
     let failed = |error: std::io::Error| {
         let place = directory.display();
-        format!("no file for it in {place}: {error}; take a smaller --area, or another --dir")
+        let smaller = "take a smaller --area, or ";
+        let hint =
+            file_set::size_hint(&error, smaller, "; take a smaller --area, or another --dir");
+        format!("no file for it in {place}: {error}{hint}")
     };
     file_set::is_room(directory, bytes).map_err(failed)?;
     let folder = Folder::make_lasting(directory).map_err(failed)?;

@@ -13,6 +13,7 @@ use bytepath::pages::{Memory, PageSize, Pages, PagesError};
 use serde::{Deserialize, Serialize};
 
 use crate::ends::Usage;
+use crate::file_set::size_hint;
 use crate::memory::in_wanted_pages;
 use crate::sys::pinning;
 
@@ -97,7 +98,7 @@ pub enum TouchError {
     #[error(transparent)]
     Pages(#[from] PagesError),
     /// A call failed.
-    #[error("{what}: {errno}")]
+    #[error("{what}: {errno}{}", size_hint(errno, "", ""))]
     Failed {
         /// What was done.
         what: &'static str,

@@ -18,6 +18,7 @@ use bytepath_report::{Arm, Experiment, Record, Status};
 use crate::arm::{self, Timing};
 use crate::ends::GIB;
 use crate::experiments::pairs::{self, PAIRS};
+use crate::file_set::size_hint;
 use crate::interrupt;
 use crate::lab::{Blocks, Settings};
 use crate::pair_work::unnamed;
@@ -126,20 +127,12 @@ pub struct Site {
     place: Place,
 }
 
-fn making_hint(error: &std::io::Error) -> &'static str {
-    match rustix::io::Errno::from_io_error(error) {
-        Some(rustix::io::Errno::FBIG) => {
-            "; raise the limit on the size of your files (ulimit -f), or take fewer --bytes"
-        }
-        _ => "; name another directory with --dir",
-    }
-}
-
 /// Why nothing could be measured in a directory.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     /// No file could be made in it.
-    #[error("cannot make a file of {bytes} bytes in {}: {error}{}", directory.display(), making_hint(error))]
+    #[error("cannot make a file of {bytes} bytes in {}: {error}{}", directory.display(),
+        size_hint(error, "take fewer --bytes, or ", "; name another directory with --dir"))]
     File {
         /// The directory.
         directory: PathBuf,

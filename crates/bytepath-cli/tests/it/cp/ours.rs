@@ -409,7 +409,6 @@ fn progress_is_shown_and_told_on_request() {
     assert!(done.stdout.starts_with("0\nfed\n0 files, 0 B, "), "{done:?}");
 }
 
-/// The last operand is a FIFO, for which the copying waits until the total was shown.
 #[test]
 fn progress_that_may_have_no_thread_says_so() {
     if !may_trace() {
@@ -424,6 +423,7 @@ fn progress_that_may_have_no_thread_says_so() {
     assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), said));
 }
 
+/// The last operand is a FIFO, for which the copying waits until the total was shown.
 #[test]
 fn progress_counts_neither_holes_nor_further_names_and_what_is_skipped_as_done() {
     for (prepare, words, wanted) in [

@@ -42,6 +42,8 @@ pub enum Unmeasured {
     Ends,
     /// The file system that the files are on.
     Place,
+    /// Files on two file systems, which nobody measures.
+    Places,
     /// Files as large.
     Size,
     /// What the caller allows.
@@ -52,6 +54,9 @@ pub enum Unmeasured {
 impl fmt::Display for Unmeasured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self {
+            Unmeasured::Places => {
+                return f.write_str("no profile has figures for copies between two file systems");
+            }
             Unmeasured::Ends => "these ends",
             Unmeasured::Place => "these files' file system",
             Unmeasured::Size => "files as large as these",
@@ -63,7 +68,7 @@ impl fmt::Display for Unmeasured {
             Unmeasured::Place | Unmeasured::Size => {
                 f.write_str(", which `bytepath tune --bytes 128M --dir DIR` measures")
             }
-            Unmeasured::Ends | Unmeasured::Allowed => Ok(()),
+            Unmeasured::Ends | Unmeasured::Places | Unmeasured::Allowed => Ok(()),
         }
     }
 }
@@ -226,7 +231,12 @@ impl Plan {
         let measured_bytes = pair.bytes.unwrap_or(MEASURED_BYTES_USUAL);
         let as_measured = |first: &Choice| first.route.suits(&job.limit(measured_bytes));
         if first.is_some_and(|it| !measured_here || as_measured(it) != Ok(Rank::Together)) {
-            let what = if measured_here { Unmeasured::Size } else { Unmeasured::Place };
+            let what = match measured_here {
+                true => Unmeasured::Size,
+                // Only copies from file to file are for several threads.
+                false if job.source.device() != job.sink.device() => Unmeasured::Places,
+                false => Unmeasured::Place,
+            };
             return Ok(Plan { unmeasured: Some(what), ..plan });
         }
         let several = measured_here && job.is_for_several(MEASURED_BYTES);
@@ -754,6 +764,46 @@ mod tests {
         assert_eq!(first(Some(&with_more)), "splice", "as many were moved when it was measured");
         from.set_len(64 << 20).expect("it shrinks");
         assert_eq!(first(Some(&usual)), "splice");
+    }
+
+    #[test]
+    fn several_threads_on_what_was_not_measured_are_told_what_measures_it_if_anything_does() {
+        if crate::machine::CpuList::of_this_thread().expect("CPUs").len() == 1 {
+            println!("skipped: one CPU takes no threads");
+            return;
+        }
+        let bytes = vec![7; 8 << 20];
+        let in_memory = |name| {
+            let flags = rustix::fs::MemfdFlags::CLOEXEC;
+            std::fs::File::from(rustix::fs::memfd_create(name, flags).expect("a file"))
+        };
+        let (here, to, there) = (in_memory("here"), in_memory("to"), tempfile::tempfile());
+        let there = there.expect("a file");
+        for file in [&here, &there] {
+            std::os::unix::fs::FileExt::write_all_at(file, &bytes, 0).expect("bytes");
+        }
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let lacks = |from: &std::fs::File, measured: &[u64]| {
+            let pair = |device: &u64| {
+                let (directory, file_system) = ("/".into(), "tmpfs".into());
+                let (device, options) = (*device, Vec::new());
+                let place = Some(Place { directory, file_system, options, device, earlier: None });
+                let choices = vec![gave("splice", None, 9.0)];
+                Pair { source: End::File, sink: End::File, place, bytes: None, choices }
+            };
+            let profile = profile(measured.iter().map(pair).collect());
+            let source = Endpoint::source(from.as_fd()).expect("a source");
+            let job = Job::new(&source, &sink).allow_any_order();
+            let plan = Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow);
+            plan.expect("a plan").unmeasured().expect("rules decide").to_string()
+        };
+        let device = |file: &std::fs::File| Endpoint::sink(file.as_fd()).expect("a sink").device();
+        let command = "`bytepath tune --bytes 128M --dir DIR`";
+        let one = lacks(&here, &[device(&there)]);
+        assert!(one.contains("these files' file system, which ") && one.contains(command), "{one}");
+        // Both may be measured: that is of copies within each.
+        let two = lacks(&there, &[device(&there), device(&to)]);
+        assert_eq!(two, "no profile has figures for copies between two file systems");
     }
 
     #[test]

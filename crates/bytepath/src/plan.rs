@@ -50,25 +50,25 @@ pub enum Unmeasured {
     Allowed,
 }
 
-/// A sentence, without an end.
-impl fmt::Display for Unmeasured {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Unmeasured {
+    /// A sentence, without an end, of what this profile has no figures for.
+    pub fn told(self, profile: &Profile) -> String {
         let what = match self {
             Unmeasured::Places => {
-                return f.write_str("no profile has figures for copies between two file systems");
+                return "no profile has figures for copies between two file systems".to_owned();
             }
             Unmeasured::Ends => "these ends",
             Unmeasured::Place => "these files' file system",
             Unmeasured::Size => "files as large as these",
             Unmeasured::Allowed => "what may be done",
         };
-        write!(f, "the profile has no figures for {what}")?;
+        let told = format!("the profile has no figures for {what}");
         match self {
             // Of several threads, which are for files as large.
             Unmeasured::Place | Unmeasured::Size => {
-                f.write_str(", which `bytepath tune --bytes 128M --dir DIR` measures")
+                format!("{told}, which `{} --bytes 128M --dir DIR` measures", profile.tuning())
             }
-            Unmeasured::Ends | Unmeasured::Places | Unmeasured::Allowed => Ok(()),
+            Unmeasured::Ends | Unmeasured::Places | Unmeasured::Allowed => told,
         }
     }
 }
@@ -555,9 +555,16 @@ mod tests {
 
     #[test]
     fn figures_that_are_missing_are_told_with_the_command_that_measures_them() {
-        let size = Unmeasured::Size.to_string();
+        let usual = profile(Vec::new());
+        let size = Unmeasured::Size.told(&usual);
         assert!(size.ends_with("as these, which `bytepath tune --bytes 128M --dir DIR` measures"));
-        assert_eq!(Unmeasured::Ends.to_string(), "the profile has no figures for these ends");
+        let named = Profile { named: Some("p".into()), ..usual.clone() };
+        for what in [Unmeasured::Size, Unmeasured::Place] {
+            let told = what.told(&named);
+            let command = ", which `bytepath tune --profile p --bytes 128M --dir DIR` measures";
+            assert!(told.ends_with(command), "{told}");
+        }
+        assert_eq!(Unmeasured::Ends.told(&usual), "the profile has no figures for these ends");
     }
 
     #[test]
@@ -795,7 +802,7 @@ mod tests {
             let source = Endpoint::source(from.as_fd()).expect("a source");
             let job = Job::new(&source, &sink).allow_any_order();
             let plan = Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow);
-            plan.expect("a plan").unmeasured().expect("rules decide").to_string()
+            plan.expect("a plan").unmeasured().expect("rules decide").told(&profile)
         };
         let device = |file: &std::fs::File| Endpoint::sink(file.as_fd()).expect("a sink").device();
         let command = "`bytepath tune --bytes 128M --dir DIR`";

@@ -209,7 +209,8 @@ fn no_advice_comes_of_what_others_disturbed_and_whoever_goes_by_it_says_so() {
              $bytepath {mover} --profile bytepath/profile.json --explain-plan | wc -c"
         );
         let moved = shell(&line);
-        let words = "by what was measured on this machine, while others worked: measure again";
+        let words = "by what was measured on this machine, while others worked: measure again when \
+                     it is idle (bytepath tune --profile bytepath/profile.json)";
         assert!(moved.stdout == "8388608\n" && moved.stderr.contains(words), "{moved:?}");
     }
     if Machine::this().allowed_cpus().len() == 1 {
@@ -221,6 +222,9 @@ fn no_advice_comes_of_what_others_disturbed_and_whoever_goes_by_it_says_so() {
     let one = findings.iter().find(|one| one["name"] == "wake-ups").expect("it is looked at");
     assert_eq!((&one["verdict"], &one["why"]), (&"unknown".into(), &doubt.into()));
     assert_eq!(one["setting"], "bytepath tune");
+    let found = shell(&format!("{at}; $bytepath doctor --profile ./bytepath/profile.json"));
+    let named = "bytepath tune --profile ./bytepath/profile.json";
+    assert!(found.stdout.contains(named), "{found:?}");
     let ran = shell(&format!("{at}; $bytepath run --explain-plan 'echo a | cat'"));
     assert!(ran.stderr.contains(doubt) && !ran.stderr.contains("times as much"), "{ran:?}");
 }

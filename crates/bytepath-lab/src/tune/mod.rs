@@ -243,6 +243,7 @@ pub fn begin(machine: &Machine, program: &Path, effort: Effort) -> Profile {
         costs: costs::measure(machine, program, effort),
         outlets: Vec::new(),
         pairs: Vec::new(),
+        named: None,
     }
 }
 

@@ -5,7 +5,9 @@ use std::fmt;
 use crate::error::Refusal;
 use crate::knobs::{Cpu, Knobs, Pipes};
 use crate::profile::{Measured, Pair, Profile, Setting};
-use crate::routes::{Aliasing, Allowed, Cache, Job, ROUTES, Rank, Route, by_name};
+use crate::routes::{
+    Aliasing, Allowed, Cache, Job, MEASURED_UNASKED, ROUTES, Rank, Route, by_name,
+};
 use crate::size::shown;
 use crate::wait::Wait;
 
@@ -507,7 +509,7 @@ impl fmt::Display for Choice {
             Rank::InKernel => "copies once, in the kernel",
             Rank::Together => "copies once, in the kernel, by several threads",
             Rank::Copies => "copies through memory of ours",
-            Rank::Unproven if self.route.is_parallel() => {
+            Rank::Unproven if MEASURED_UNASKED.contains(&self.route.name()) => {
                 "only by name, or where it was measured to be best"
             }
             Rank::Unproven => "only by name, or where `bytepath tune --route NAME` found it best",
@@ -811,6 +813,26 @@ mod tests {
         // Both may be measured: that is of copies within each.
         let two = lacks(&there, &[device(&there), device(&to)]);
         assert_eq!(two, "no profile has figures for copies between two file systems");
+    }
+
+    #[test]
+    fn only_routes_that_tune_leaves_out_are_told_to_be_measured_by_name() {
+        let (from, to) = (tempfile::tempfile().expect("a file"), tempfile::tempfile());
+        let to = to.expect("a file");
+        std::os::unix::fs::FileExt::write_all_at(&from, b"some", 0).expect("bytes");
+        let source = Endpoint::source(from.as_fd()).expect("a source");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let plan = Plan::best(&Job::new(&source, &sink).unshared(), Knobs::default());
+        let plan = plan.expect("a plan");
+        let told = |name| {
+            let is_it = |choice: &&Choice| choice.route.name() == name;
+            plan.routes().iter().find(is_it).expect("it is last").to_string()
+        };
+        for name in ["sendfile", "parallel"] {
+            let words = "only by name, or where it was measured to be best;";
+            assert!(told(name).contains(words), "{plan}");
+        }
+        assert!(told("uring").contains("or where `bytepath tune --route NAME` found"), "{plan}");
     }
 
     #[test]

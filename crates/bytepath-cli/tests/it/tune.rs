@@ -453,6 +453,25 @@ fn a_route_that_is_asked_for_is_measured_and_planned_by() {
 }
 
 #[test]
+fn a_route_that_the_file_system_refuses_is_told_with_its_reason() {
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        println!("skipped: no /dev/shm, which shares no blocks");
+        return;
+    };
+    let profile = folder.path().join("profile.json");
+    let routes = ["--route", "reflink", "--route", "tee"];
+    let check = [&routes[..], &["--check", "--blocks", "3", "--bytes", "256K"]].concat();
+    let dir = ["tune", "--profile", text(&profile), "--dir", text(folder.path())];
+    let measured = tuned(&profile, folder.path(), &routes);
+    let checked = run(&mut bytepath(&[&dir[..], &check].concat()));
+    for done in [measured, checked] {
+        assert!(done.stderr.contains("--route reflink: file to file: "), "{done:?}");
+        assert!(done.stderr.contains("--route tee: it suits no ends that were"), "{done:?}");
+        assert!(!done.stderr.contains("--route reflink: it suits no ends"), "{done:?}");
+    }
+}
+
+#[test]
 fn an_interrupted_tune_leaves_the_old_profile_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let profile = folder.path().join("profile.json");

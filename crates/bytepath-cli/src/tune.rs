@@ -166,12 +166,6 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     let effort = options.effort(if options.quick { Effort::QUICK } else { Effort::DEFAULT });
     let sites = sites(&options.dir, effort)?;
     let mut profile = measured(&sites, effort, &options.route)?;
-    for route in &options.route {
-        let is_it = |choice: &Measured| choice.choice.route == *route;
-        if !profile.pairs.iter().any(|pair| pair.choices.iter().any(is_it)) {
-            say(format_args!("--route {route}: it suits no ends that were measured"));
-        }
-    }
     profile.keep_other_places(Profile::read(path).ok());
     let kept = output.write(kept(&profile)?.as_bytes());
     // What was measured is told also where it cannot be kept.
@@ -212,9 +206,10 @@ fn figures(sites: &[Site], effort: Effort, routes: &[&'static str]) -> anyhow::R
     let run = |site| PairRun { program: &program, site, effort, spin, seed: fresh_seed(), routes };
     let runs: Vec<PairRun<'_>> = sites.iter().map(run).collect();
     let mut looked = Vec::new();
+    let mut suited = Vec::new();
     for (index, run) in runs.iter().enumerate() {
         for ends in tune::pairs_at(first(index)) {
-            match Looked::at(run, ends, budget.next_part()) {
+            match Looked::at(run, ends, budget.next_part(), &mut suited) {
                 Ok(pair) => looked.push(pair),
                 // Ends of which nothing can be measured here leave the planner its rules.
                 Err(error) if cannot_run(&error) => {
@@ -224,6 +219,7 @@ fn figures(sites: &[Site], effort: Effort, routes: &[&'static str]) -> anyhow::R
             }
         }
     }
+    tell_unsuited(routes, &suited);
     let mut doubt: f64 = looked.iter().map(|looked| tune::doubt(&looked.pair)).sum();
     for looked in looked {
         let own = tune::doubt(&looked.pair);
@@ -232,6 +228,36 @@ fn figures(sites: &[Site], effort: Effort, routes: &[&'static str]) -> anyhow::R
         profile.pairs.push(looked.settled(finals)?);
     }
     Ok(profile)
+}
+
+/// Every choice between two ends, roughly. Tells why a route that was asked for, and suits them, gave
+/// nothing, and notes in `suited` that it does.
+fn scanned(
+    run: &PairRun<'_>,
+    ends: (End, End),
+    suited: &mut Vec<&'static str>,
+) -> anyhow::Result<Pair> {
+    let record = whole(run.scan(ends))?;
+    let pair = run.measured(ends, std::slice::from_ref(&record));
+    for route in run.routes {
+        let is_it = |choice: &Measured| choice.choice.route == *route;
+        let has_figure = pair.choices.iter().any(is_it);
+        let refused = run.refused(ends, &record, route).filter(|_| !has_figure);
+        if let Some(why) = refused {
+            say(format_args!("--route {route}: {} to {}: {why}", ends.0, ends.1));
+        }
+        if has_figure || refused.is_some() {
+            suited.push(*route);
+        }
+    }
+    Ok(pair)
+}
+
+/// Tells of routes that were asked for in vain.
+fn tell_unsuited(routes: &[&'static str], suited: &[&'static str]) {
+    for route in routes.iter().filter(|route| !suited.contains(route)) {
+        say(format_args!("--route {route}: it suits no ends that were measured"));
+    }
 }
 
 /// How many pairs there are to measure at all these sites.
@@ -253,9 +279,10 @@ impl Looked<'_> {
         run: &'a PairRun<'a>,
         ends: (End, End),
         blocks: Blocks,
+        suited: &mut Vec<&'static str>,
     ) -> anyhow::Result<Looked<'a>> {
         let began = Instant::now();
-        let scanned = run.measured(ends, &[whole(run.scan(ends))?]);
+        let scanned = scanned(run, ends, suited)?;
         let blocks = match blocks {
             Blocks::Within(time) => match time.checked_sub(began.elapsed()) {
                 // The look has to do where there is no time for more.
@@ -354,13 +381,13 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let path = std::path::absolute(path)?;
     let spin = tune::spin_budget(&profile.costs);
     let mut budget = Budget::new(effort, pairs(&sites));
-    let (mut behind, mut untold) = (0, 0);
+    let (mut behind, mut untold, mut suited) = (0, 0, Vec::new());
     told(table::regret_head())?;
     for (index, site) in sites.iter().enumerate() {
         let (seed, routes) = (fresh_seed(), &options.route[..]);
         let run = PairRun { program: &program, site, effort, spin, seed, routes };
         for pair in tune::pairs_at(first(index)) {
-            let found = compared(&run, pair, &path, budget.next_part())?;
+            let found = compared(&run, pair, (path.as_path(), budget.next_part()), &mut suited)?;
             let lost = found.as_ref().is_some_and(Regret::is_too_large);
             behind += u64::from(lost);
             untold += u64::from(found.is_none());
@@ -368,6 +395,7 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
             told(table::regret(pair, found.as_ref(), verdict))?;
         }
     }
+    tell_unsuited(&options.route, &suited);
     match found_wrong(behind, untold, &again) {
         Some(wrong) => bail!(wrong),
         None => Ok(()),
@@ -378,10 +406,10 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
 fn compared(
     run: &PairRun<'_>,
     ends: (End, End),
-    profile: &Path,
-    blocks: Blocks,
+    by: (&Path, Blocks),
+    suited: &mut Vec<&'static str>,
 ) -> anyhow::Result<Option<Regret>> {
-    match regret(run, ends, profile, blocks) {
+    match regret(run, ends, by, suited) {
         Err(error) if cannot_run(&error) => {
             say(format_args!("{} to {}: {error}", ends.0, ends.1));
             Ok(None)
@@ -393,10 +421,10 @@ fn compared(
 fn regret(
     run: &PairRun<'_>,
     ends: (End, End),
-    profile: &Path,
-    blocks: Blocks,
+    (profile, blocks): (&Path, Blocks),
+    suited: &mut Vec<&'static str>,
 ) -> anyhow::Result<Option<Regret>> {
-    let scanned = run.measured(ends, &[whole(run.scan(ends))?]);
+    let scanned = scanned(run, ends, suited)?;
     let look = || whole(run.contenders(ends, &scanned, Some(profile), blocks));
     let mut looks = vec![look()?];
     let found = Regret::of(&looks);
@@ -510,7 +538,7 @@ mod tests {
         }
         let settled = looked().settled(Some(Blocks::Exactly(1))).expect("the pair is kept");
         assert_eq!(settled, pair);
-        let compared = compared(&run, ends, folder.path(), Blocks::Exactly(3));
+        let compared = compared(&run, ends, (folder.path(), Blocks::Exactly(3)), &mut Vec::new());
         assert_eq!(compared.expect("the other pairs go on"), None);
     }
 

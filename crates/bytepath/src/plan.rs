@@ -6,7 +6,9 @@ use std::fmt;
 use crate::error::Refusal;
 use crate::knobs::{Cpu, Knobs, Pipes};
 use crate::profile::{Measured, Pair, Profile, Setting};
-use crate::routes::{Aliasing, Allowed, Cache, Job, ROUTES, Rank, Route, by_name};
+use crate::routes::{
+    Aliasing, Allowed, Cache, Job, MEASURED_UNASKED, ROUTES, Rank, Route, by_name,
+};
 use crate::size::shown;
 use crate::wait::Wait;
 
@@ -43,28 +45,33 @@ pub enum Unmeasured {
     Ends,
     /// The file system that the files are on.
     Place,
+    /// Files on two file systems, which nobody measures.
+    Places,
     /// Files as large.
     Size,
     /// What the caller allows.
     Allowed,
 }
 
-/// A sentence, without an end.
-impl fmt::Display for Unmeasured {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Unmeasured {
+    /// A sentence, without an end, of what this profile has no figures for.
+    pub fn told(self, profile: &Profile) -> String {
         let what = match self {
+            Unmeasured::Places => {
+                return "no profile has figures for copies between two file systems".to_owned();
+            }
             Unmeasured::Ends => "these ends",
             Unmeasured::Place => "these files' file system",
             Unmeasured::Size => "files as large as these",
             Unmeasured::Allowed => "what may be done",
         };
-        write!(f, "the profile has no figures for {what}")?;
+        let told = format!("the profile has no figures for {what}");
         match self {
             // Of several threads, which are for files as large.
             Unmeasured::Place | Unmeasured::Size => {
-                f.write_str(", which `bytepath tune --bytes 128M --dir DIR` measures")
+                format!("{told}, which `{} --bytes 128M --dir DIR` measures", profile.tuning())
             }
-            Unmeasured::Ends | Unmeasured::Allowed => Ok(()),
+            Unmeasured::Ends | Unmeasured::Places | Unmeasured::Allowed => told,
         }
     }
 }
@@ -227,7 +234,12 @@ impl Plan {
         let measured_bytes = pair.bytes.unwrap_or(MEASURED_BYTES_USUAL);
         let as_measured = |first: &Choice| first.route.suits(&job.limit(measured_bytes));
         if first.is_some_and(|it| !measured_here || as_measured(it) != Ok(Rank::Together)) {
-            let what = if measured_here { Unmeasured::Size } else { Unmeasured::Place };
+            let what = match measured_here {
+                true => Unmeasured::Size,
+                // Only copies from file to file are for several threads.
+                false if job.source.device() != job.sink.device() => Unmeasured::Places,
+                false => Unmeasured::Place,
+            };
             return Ok(Plan { unmeasured: Some(what), ..plan });
         }
         let several = measured_here && job.is_for_several(MEASURED_BYTES);
@@ -498,7 +510,7 @@ impl fmt::Display for Choice {
             Rank::InKernel => "copies once, in the kernel",
             Rank::Together => "copies once, in the kernel, by several threads",
             Rank::Copies => "copies through memory of ours",
-            Rank::Unproven if self.route.is_parallel() => {
+            Rank::Unproven if MEASURED_UNASKED.contains(&self.route.name()) => {
                 "only by name, or where it was measured to be best"
             }
             Rank::Unproven => "only by name, or where `bytepath tune --route NAME` found it best",
@@ -546,9 +558,16 @@ mod tests {
 
     #[test]
     fn figures_that_are_missing_are_told_with_the_command_that_measures_them() {
-        let size = Unmeasured::Size.to_string();
+        let usual = profile(Vec::new());
+        let size = Unmeasured::Size.told(&usual);
         assert!(size.ends_with("as these, which `bytepath tune --bytes 128M --dir DIR` measures"));
-        assert_eq!(Unmeasured::Ends.to_string(), "the profile has no figures for these ends");
+        let named = Profile { named: Some("p".into()), ..usual.clone() };
+        for what in [Unmeasured::Size, Unmeasured::Place] {
+            let told = what.told(&named);
+            let command = ", which `bytepath tune --profile p --bytes 128M --dir DIR` measures";
+            assert!(told.ends_with(command), "{told}");
+        }
+        assert_eq!(Unmeasured::Ends.told(&usual), "the profile has no figures for these ends");
     }
 
     #[test]
@@ -755,6 +774,66 @@ mod tests {
         assert_eq!(first(Some(&with_more)), "splice", "as many were moved when it was measured");
         from.set_len(64 << 20).expect("it shrinks");
         assert_eq!(first(Some(&usual)), "splice");
+    }
+
+    #[test]
+    fn several_threads_on_what_was_not_measured_are_told_what_measures_it_if_anything_does() {
+        if crate::machine::CpuList::of_this_thread().expect("CPUs").len() == 1 {
+            println!("skipped: one CPU takes no threads");
+            return;
+        }
+        let bytes = vec![7; 8 << 20];
+        let in_memory = |name| {
+            let flags = rustix::fs::MemfdFlags::CLOEXEC;
+            std::fs::File::from(rustix::fs::memfd_create(name, flags).expect("a file"))
+        };
+        let (here, to, there) = (in_memory("here"), in_memory("to"), tempfile::tempfile());
+        let there = there.expect("a file");
+        for file in [&here, &there] {
+            std::os::unix::fs::FileExt::write_all_at(file, &bytes, 0).expect("bytes");
+        }
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let lacks = |from: &std::fs::File, measured: &[u64]| {
+            let pair = |device: &u64| {
+                let (directory, file_system) = ("/".into(), "tmpfs".into());
+                let (device, options) = (*device, Vec::new());
+                let place = Some(Place { directory, file_system, options, device, earlier: None });
+                let choices = vec![gave("splice", None, 9.0)];
+                Pair { source: End::File, sink: End::File, place, bytes: None, choices }
+            };
+            let profile = profile(measured.iter().map(pair).collect());
+            let source = Endpoint::source(from.as_fd()).expect("a source");
+            let job = Job::new(&source, &sink).allow_any_order();
+            let plan = Plan::by_profile(&job, Knobs::default(), &profile, Pipes::Grow);
+            plan.expect("a plan").unmeasured().expect("rules decide").told(&profile)
+        };
+        let device = |file: &std::fs::File| Endpoint::sink(file.as_fd()).expect("a sink").device();
+        let command = "`bytepath tune --bytes 128M --dir DIR`";
+        let one = lacks(&here, &[device(&there)]);
+        assert!(one.contains("these files' file system, which ") && one.contains(command), "{one}");
+        // Both may be measured: that is of copies within each.
+        let two = lacks(&there, &[device(&there), device(&to)]);
+        assert_eq!(two, "no profile has figures for copies between two file systems");
+    }
+
+    #[test]
+    fn only_routes_that_tune_leaves_out_are_told_to_be_measured_by_name() {
+        let (from, to) = (tempfile::tempfile().expect("a file"), tempfile::tempfile());
+        let to = to.expect("a file");
+        std::os::unix::fs::FileExt::write_all_at(&from, b"some", 0).expect("bytes");
+        let source = Endpoint::source(from.as_fd()).expect("a source");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let plan = Plan::best(&Job::new(&source, &sink).unshared(), Knobs::default());
+        let plan = plan.expect("a plan");
+        let told = |name| {
+            let is_it = |choice: &&Choice| choice.route.name() == name;
+            plan.routes().iter().find(is_it).expect("it is last").to_string()
+        };
+        for name in ["sendfile", "parallel"] {
+            let words = "only by name, or where it was measured to be best;";
+            assert!(told(name).contains(words), "{plan}");
+        }
+        assert!(told("uring").contains("or where `bytepath tune --route NAME` found"), "{plan}");
     }
 
     #[test]

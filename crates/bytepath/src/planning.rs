@@ -327,10 +327,10 @@ impl Planning<'_> {
             }
             Err(_) => Plan::best(job, self.knobs.clone())?,
         };
-        self.why = match (plan.unmeasured(), found) {
-            (Some(what), _) => Some(what.to_string()),
-            (None, Ok(profile)) => profile.doubt_between(job.source, job.sink),
-            (None, Err(why)) => Some(why),
+        self.why = match (found, plan.unmeasured()) {
+            (Ok(profile), Some(what)) => Some(what.told(&profile)),
+            (Ok(profile), None) => profile.doubt_between(job.source, job.sink),
+            (Err(why), _) => Some(why),
         };
         self.take(plan);
         self.stage = match self.plan.basis() {
@@ -480,7 +480,7 @@ fn next_is_measured(plan: &Plan) -> bool {
 pub fn named_profile(path: &Path) -> Result<Profile, ProfileError> {
     let profile = Profile::read(path)?;
     profile.check_machine(Machine::this()).map_err(|error| error.of(path))?;
-    Ok(profile)
+    Ok(Profile { named: Some(path.into()), ..profile })
 }
 
 /// The profile in its usual place, or why it cannot be used.

@@ -79,6 +79,9 @@ pub struct Profile {
     pub outlets: Vec<Sent>,
     /// The pairs of ends, those with a file once for each file system measured.
     pub pairs: Vec<Pair>,
+    /// The file that it was read from, where one was named; it is not written.
+    #[serde(skip)]
+    pub named: Option<PathBuf>,
 }
 
 /// What a profile depends on: where any of it differs, the figures are another machine's.
@@ -577,7 +580,7 @@ impl Profile {
 
     /// What a choice of outlet by its figures goes by, for people.
     pub fn basis(&self) -> String {
-        told_basis(self.disturbed.as_deref().map(|why| advice(why, None)).as_deref())
+        told_basis(self.disturbed.as_deref().map(|why| self.advice(why, None)).as_deref())
     }
 
     /// What a plan by its figures between ends like these goes by, for people.
@@ -605,10 +608,26 @@ impl Profile {
         match earlier {
             Some((place, earlier)) => {
                 let why = earlier.disturbed.as_deref()?;
-                Some(advice(why, Some(&place.directory)))
+                Some(self.advice(why, Some(&place.directory)))
             }
-            None => self.disturbed.as_deref().map(|why| advice(why, None)),
+            None => self.disturbed.as_deref().map(|why| self.advice(why, None)),
         }
+    }
+
+    /// What disturbed figures, and the command that measures them again: those of a place that was
+    /// measured earlier only where that is named.
+    fn advice(&self, why: &str, earlier: Option<&Path>) -> String {
+        let again = self.tuning();
+        let again = match earlier {
+            Some(directory) => format!("{again} --dir {}", quoted(&directory.to_string_lossy())),
+            None => again,
+        };
+        harmless(&format!("while {why}: measure again when it is idle ({again})"))
+    }
+
+    /// The command that makes it anew, where it was read.
+    pub fn tuning(&self) -> String {
+        tuning(self.named.as_deref())
     }
 
     /// What to do about figures that others disturbed, for people; `None` where nobody did. Places that
@@ -786,8 +805,8 @@ impl Folded<'_> {
             Ok(Pair { source, sink, place, bytes, choices })
         };
         let pairs = pairs.map(unfolded).collect::<serde_json::Result<_>>()?;
-        let (costs, outlets) = (Vec::new(), Vec::new());
-        Ok(Profile { schema, made, bytepath, machine, disturbed, costs, outlets, pairs })
+        let (costs, outlets, named) = (Vec::new(), Vec::new(), None);
+        Ok(Profile { schema, made, bytepath, machine, disturbed, costs, outlets, pairs, named })
     }
 }
 
@@ -795,17 +814,6 @@ impl Folded<'_> {
 pub(crate) fn told_basis(doubt: Option<&str>) -> String {
     let measured = "by what was measured on this machine";
     doubt.map_or_else(|| measured.to_owned(), |doubt| format!("{measured}, {doubt}"))
-}
-
-/// What disturbed figures, and the command that measures them again: those of a place that was measured
-/// earlier only where that is named.
-fn advice(why: &str, earlier: Option<&Path>) -> String {
-    let again = tuning(None);
-    let again = match earlier {
-        Some(directory) => format!("{again} --dir {}", quoted(&directory.to_string_lossy())),
-        None => again,
-    };
-    harmless(&format!("while {why}: measure again when it is idle ({again})"))
 }
 
 /// What every version of the format has.
@@ -894,6 +902,7 @@ pub(crate) mod tests {
             costs: vec![Cost { name: "system call".into(), unit: "ns".into(), value: 100.0 }],
             outlets: Vec::new(),
             pairs,
+            named: None,
         }
     }
 
@@ -1026,6 +1035,10 @@ pub(crate) mod tests {
         for told in [busy.doubt().expect("it says so"), busy.basis()] {
             assert!(told.contains("others worked") && told.contains("again"), "{told}");
         }
+        assert!(busy.basis().ends_with("idle (bytepath tune)"), "{}", busy.basis());
+        let named = Profile { named: Some("p".into()), ..busy };
+        assert!(named.basis().ends_with("(bytepath tune --profile p)"), "{}", named.basis());
+        assert_eq!(serde_json::to_value(&named).expect("JSON").get("named"), None);
         assert!(read(Some("\u{1b}[1m")).is_err());
         let mut escaped = profile(vec![]);
         let earlier = Earlier { made: "before".into(), disturbed: Some("\u{1b}[1m".into()) };

@@ -35,7 +35,8 @@ impl Planned {
         let (plan, basis) = match profile {
             Ok(profile) => {
                 let plan = FanOutPlan::by_profile(&profile, source, sinks, self.pipes);
-                let rules = plan.unmeasured().map(|what| format!("by rules; {what}"));
+                let rules =
+                    plan.unmeasured().map(|what| format!("by rules; {}", what.told(&profile)));
                 (
                     plan,
                     rules.unwrap_or_else(|| profile.basis_between(source, sinks.iter().flatten())),

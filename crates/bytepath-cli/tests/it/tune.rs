@@ -211,7 +211,8 @@ fn no_advice_comes_of_what_others_disturbed_and_whoever_goes_by_it_says_so() {
              $bytepath {mover} --profile bytepath/profile.json --explain-plan | wc -c"
         );
         let moved = shell(&line);
-        let words = "by what was measured on this machine, while others worked: measure again";
+        let words = "by what was measured on this machine, while others worked: measure again when \
+                     it is idle (bytepath tune --profile bytepath/profile.json)";
         assert!(moved.stdout == "8388608\n" && moved.stderr.contains(words), "{moved:?}");
     }
     if Machine::this().allowed_cpus().len() == 1 {
@@ -223,6 +224,9 @@ fn no_advice_comes_of_what_others_disturbed_and_whoever_goes_by_it_says_so() {
     let one = findings.iter().find(|one| one["name"] == "wake-ups").expect("it is looked at");
     assert_eq!((&one["verdict"], &one["why"]), (&"unknown".into(), &doubt.into()));
     assert_eq!(one["setting"], "bytepath tune");
+    let found = shell(&format!("{at}; $bytepath doctor --profile ./bytepath/profile.json"));
+    let named = "bytepath tune --profile ./bytepath/profile.json";
+    assert!(found.stdout.contains(named), "{found:?}");
     let ran = shell(&format!("{at}; $bytepath run --explain-plan 'echo a | cat'"));
     assert!(ran.stderr.contains(doubt) && !ran.stderr.contains("times as much"), "{ran:?}");
 }
@@ -448,6 +452,25 @@ fn a_route_that_is_asked_for_is_measured_and_planned_by() {
     );
     let done = run(&mut bytepath(&["tune", "--route", "none"]));
     done.refused(2, &["there is no route none; there are: tee, splice, "]);
+}
+
+#[test]
+fn a_route_that_the_file_system_refuses_is_told_with_its_reason() {
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        println!("skipped: no /dev/shm, which shares no blocks");
+        return;
+    };
+    let profile = folder.path().join("profile.json");
+    let routes = ["--route", "reflink", "--route", "tee"];
+    let check = [&routes[..], &["--check", "--blocks", "3", "--bytes", "256K"]].concat();
+    let dir = ["tune", "--profile", text(&profile), "--dir", text(folder.path())];
+    let measured = tuned(&profile, folder.path(), &routes);
+    let checked = run(&mut bytepath(&[&dir[..], &check].concat()));
+    for done in [measured, checked] {
+        assert!(done.stderr.contains("--route reflink: file to file: "), "{done:?}");
+        assert!(done.stderr.contains("--route tee: it suits no ends that were"), "{done:?}");
+        assert!(!done.stderr.contains("--route reflink: it suits no ends"), "{done:?}");
+    }
 }
 
 #[test]

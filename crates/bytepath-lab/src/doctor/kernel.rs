@@ -2,6 +2,7 @@
 
 use bytepath::Profile;
 use bytepath::machine::{Ring, Virtualisation};
+use bytepath::profile::tuning;
 use bytepath_report::numbers;
 
 use super::{Examined, Here};
@@ -192,12 +193,12 @@ pub(super) fn wake_ups(here: &Here<'_>) -> Examined {
         let found = "no second CPU that this process may use";
         return Examined::good(name, found, "both ends share the one there is");
     }
+    let again = || here.profile.map_or_else(|| tuning(None), Profile::tuning);
     if let Some(doubt) = here.profile.and_then(Profile::doubt) {
-        return Examined::unknown(name, doubt).by("bytepath tune");
+        return Examined::unknown(name, doubt).by(again());
     }
     let (Some(same), Some(across)) = (same, across) else {
-        return Examined::unknown(name, "not measured, or not as this machine is now")
-            .by("bytepath tune");
+        return Examined::unknown(name, "not measured, or not as this machine is now").by(again());
     };
     let found =
         format!("{:.1} us on another CPU, {:.1} on the same one", across.value / 1e3, same / 1e3);

@@ -200,7 +200,7 @@ fn made(name: String, source: End, sink: End, options: Vec<String>, setup: &Setu
 
 #[cfg(test)]
 mod tests {
-    use bytepath::routes::{ROUTES, by_name};
+    use bytepath::routes::{MEASURED_UNASKED, ROUTES, by_name};
 
     use super::*;
 
@@ -230,6 +230,7 @@ mod tests {
             let is_measured = measured.iter().any(|setting| setting.route == route);
             let is_left_out = LEFT_OUT.iter().any(|(name, _)| *name == route);
             assert!(is_measured != is_left_out, "{route} is to be in one of both lists");
+            assert_eq!(is_measured, MEASURED_UNASKED.contains(&route), "plans say so of {route}");
         }
         assert!(LEFT_OUT.iter().all(|(name, _)| by_name(name).is_some()));
     }

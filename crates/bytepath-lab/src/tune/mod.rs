@@ -236,6 +236,7 @@ pub fn begin(machine: &Machine, program: &Path, effort: Effort) -> Profile {
         costs: costs::measure(machine, program, effort),
         outlets: Vec::new(),
         pairs: Vec::new(),
+        named: None,
     }
 }
 
@@ -366,6 +367,16 @@ impl PairRun<'_> {
                 explain: None,
             },
         }
+    }
+
+    /// Why a route gave no figure in a scan of a pair, though it suits ends of these kinds.
+    pub fn refused<'r>(&self, pair: (End, End), scan: &'r Record, route: &str) -> Option<&'r str> {
+        let settings = self.settings(pair);
+        let setting = settings.iter().find(|setting| setting.route == route)?;
+        let arm = scan.arms.iter().find(|arm| arm.name == setting.to_string())?;
+        let why = arm.why.as_deref().filter(|_| arm.status == Status::Unavailable)?;
+        // So a plan for that route alone says of kinds.
+        (!why.starts_with(&format!("route {route} is refused"))).then_some(why)
     }
 
     /// What the records of a pair say of its choices, by all their samples.

@@ -56,6 +56,10 @@ pub const ROUTES: &[&dyn Route] = &[
     &linux_aio::LinuxAio,
 ];
 
+/// Routes that `bytepath tune` measures unasked, where they suit; the others only by name.
+pub const MEASURED_UNASKED: &[&str] =
+    &["splice", "splice-through", "sendfile", "copy-file-range", "parallel", "read-write"];
+
 /// Retries of a call that a signal interrupted are unbounded, as the signals are; everything else
 /// in a route is bounded by the bytes that it moves. One call moves at most this many bytes, so
 /// that no call keeps a CPU, or a cancel, waiting.

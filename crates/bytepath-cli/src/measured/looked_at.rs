@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use bytepath_explain::trace::{self, Mode, Tracing};
 use bytepath_explain::{Settings, Stacks, Watch, Whom, published};
 use bytepath_lab::arm::{Arm, Measured, Timing, Work};

@@ -534,7 +534,9 @@ fn how_far_it_is_is_shown() {
     few(folder.path());
     let large = folder.path().join("large").display().to_string();
     for queue in ["", "--queue 1M"] {
-        let done = shell(&format!("$bytepath tee --progress {queue} <{large} | cksum"));
+        // It takes some time, or there would be no rate.
+        let line = format!("(cat {large}; sleep 0.02) | $bytepath tee --progress {queue} | cksum");
+        let done = shell(&line);
         let last = done.stderr.lines().last().unwrap_or_default().to_owned();
         assert!(last.starts_with("3.00 MiB, ") && last.contains("/s"), "{queue}: {last:?}");
     }

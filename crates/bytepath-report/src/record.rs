@@ -17,7 +17,7 @@ use crate::machine::Machine;
 ///
 /// Nothing is left out of a record: disturbed samples are flagged and kept, and an arm that could
 /// not run is present with its reason.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// The name and major version of this format.
     pub schema: SchemaName,

@@ -91,9 +91,7 @@ fn joined(values: Vec<Option<Vec<f64>>>) -> Option<Vec<f64>> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use bytepath_report::{Build, Experiment, Machine, Sample, SchemaName, Unit};
+    use bytepath_report::{Sample, Unit};
 
     use super::*;
 
@@ -109,19 +107,10 @@ mod tests {
             ..Arm::new(name, Unit::GibPerSecond)
         };
         Record {
-            schema: SchemaName::V1,
-            id: String::new(),
-            started: String::new(),
-            bytepath: Build::default(),
-            machine: Machine::default(),
-            experiment: Experiment::default(),
-            settings: BTreeMap::new(),
             blocks: u32::try_from(planner.len()).expect("few"),
             trusted: true,
-            untrusted_why: None,
-            control: None,
             arms: [(PLANNED, planner), ("splice", splice)].map(arm).into(),
-            notes: Vec::new(),
+            ..Record::default()
         }
     }
 

@@ -256,7 +256,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::{Build, Costs, Experiment, Machine, SchemaName, csv};
+    use crate::{Costs, csv};
 
     /// Costs that no column shows, and why.
     const WITHOUT_A_COLUMN: &[(&str, &str)] = &[
@@ -283,21 +283,7 @@ mod tests {
             peak_memory_bytes: Some(1.0),
         };
         let Ok(Value::Object(all)) = serde_json::to_value(costs) else { panic!("{costs:?}") };
-        let record = Record {
-            schema: SchemaName::V1,
-            id: String::new(),
-            started: String::new(),
-            bytepath: Build::default(),
-            machine: Machine::default(),
-            experiment: Experiment::default(),
-            settings: Default::default(),
-            blocks: 3,
-            trusted: true,
-            untrusted_why: None,
-            control: None,
-            arms: Vec::new(),
-            notes: Vec::new(),
-        };
+        let record = Record::default();
         let cells = |costs: Costs| -> Vec<String> {
             let arm = Arm { costs: Some(costs), ..Arm::new("arm", Unit::GibPerSecond) };
             ALL.iter().map(|column| (column.cell)(&record, &arm)).collect()

@@ -67,24 +67,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Build, Costs, Experiment, Machine, SchemaName};
+    use crate::Costs;
 
     fn record(arms: Vec<Arm>) -> Record {
-        Record {
-            schema: SchemaName::V1,
-            id: String::new(),
-            started: String::new(),
-            bytepath: Build::default(),
-            machine: Machine::default(),
-            experiment: Experiment::default(),
-            settings: Default::default(),
-            blocks: 3,
-            trusted: true,
-            untrusted_why: None,
-            control: None,
-            arms,
-            notes: Vec::new(),
-        }
+        Record { blocks: 3, trusted: true, arms, ..Record::default() }
     }
 
     #[test]

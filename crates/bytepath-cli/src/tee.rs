@@ -30,7 +30,7 @@ use crate::classic::{
 };
 use crate::close::closed_well;
 use crate::errno::word;
-use crate::quote::always_quoted;
+use crate::quote::{always_quoted, quoted};
 use crate::sys::{interrupts, start};
 use extras::Extras;
 use hash::Hashing;
@@ -310,7 +310,7 @@ impl Tee<'_> {
             Some(folder) => {
                 self.called.say(format_args!(
                     "reading back what was spilled to {}, for {}: {}",
-                    folder.display(),
+                    shown(folder),
                     always_quoted(name),
                     word(lost.errno)
                 ));
@@ -354,6 +354,11 @@ struct Prepared {
     planned: Planned,
 }
 
+/// A folder's name in a message.
+fn shown(folder: &Path) -> String {
+    String::from_utf8_lossy(&quoted(folder.as_os_str())).into_owned()
+}
+
 /// # Errors
 /// What is wrong, in words.
 fn prepared(options: &Options) -> Result<Prepared, String> {
@@ -368,7 +373,7 @@ fn prepared(options: &Options) -> Result<Prepared, String> {
     let spill = extras.spill.as_deref().map(|folder| {
         let file = tempfile::tempfile_in(folder);
         file.map_err(|error| {
-            format!("cannot spill to {}: {}", folder.display(), crate::errno::word_of(&error))
+            format!("cannot spill to {}: {}", shown(folder), crate::errno::word_of(&error))
         })
     });
     Ok(Prepared { hashing, spill: spill.transpose()?, planned })

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -869,6 +870,16 @@ def test_a_page_has_nothing_of_a_machine_as_markup():
     found = fleet_of(machine("<script>alert(1)</script>", {"<b>": 1.0}), machine("b", {"<b>": 1.0}, kernel="<i>"))
     page = report.page(found, report.view(found))
     assert "<script>" not in page and "<b>" not in page.replace("<b>&lt;", "") and "&lt;i&gt;" in page
+
+
+def test_every_arm_of_a_page_has_a_column_on_paper():
+    arms = {f"write-read@{at}-sockets": 1.0 for at in range(17)}
+    found = fleet_of(machine("a", arms), machine("b", arms))
+    page = report.page(found, report.view(found))
+    tables = page.split('<table class="heat">')[1:]
+    columns = [re.findall(r"<th[^>]*>(write-read@[^<]*)</th>", table.partition("</thead>")[0]) for table in tables]
+    assert [len(part) for part in columns] == [5, 6, 6] and sorted(sum(columns, [])) == sorted(arms)
+    assert ".wide { overflow: visible; }" in page.partition("@media print")[2]
 
 
 def test_workers_of_one_kernel_share_a_machine_unless_they_are_named():

@@ -15,6 +15,9 @@ NAME_MAX = 18
 WIDTH = 100
 """Lines are as long where there is no terminal."""
 
+ARMS_ACROSS = 8
+"""So many arms fit beside each other on paper."""
+
 VALUES_MAX = 4
 """So many values of a setting are told of."""
 
@@ -142,7 +145,14 @@ def page(found: dict[str, Any], shown: dict[str, Any]) -> str:
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(colour=_colour, figure=words.figure, values=_values)
     template = environment.from_string(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
-    return template.render(found=found, shown=shown, strips=[_strip(row, shown["names"]) for row in shown["arms"]])
+    strips = [_strip(row, shown["names"]) for row in shown["arms"]]
+    return template.render(found=found, shown=shown, strips=strips, parts=_parts(shown["arms"]))
+
+
+def _parts(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The arms in parts of about one size, each of a table that fits on paper."""
+    count = math.ceil(len(rows) / ARMS_ACROSS)
+    return [rows[len(rows) * at // count : len(rows) * (at + 1) // count] for at in range(count)]
 
 
 def _colour(speed: float) -> str:

@@ -238,6 +238,33 @@ fn names_and_figures_of_axes_are_whole_at_every_width() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+/// What the axis of the arms spans, and how many of its dots are in sight.
+fn axis(browser: &mut Browser) -> Value {
+    browser.eval(
+        "(() => { const svg = document.querySelector('[data-chart=arms] svg'); const x = svg.scale('x'); \
+         const dots = [...svg.querySelectorAll('g[aria-label=dot] circle')]; \
+         return [x.type, x.domain[0], dots.filter((dot) => Number.isFinite(Number(dot.getAttribute('cx')))).length]; })()",
+    )
+}
+
+#[test]
+fn an_axis_that_is_zoomed_out_is_of_its_own_type_and_never_below_0() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = opened(folder.path(), &[sample::record()]) else { return };
+    let whole = axis(&mut browser);
+    assert_eq!(whole[0], "log");
+    filter(&mut browser, "vmsplice");
+    assert_eq!(axis(&mut browser), json!(["linear", 0, 2]));
+    browser.eval("document.querySelector('[aria-label=\"Zoom out\"]').click(), true");
+    assert_eq!(axis(&mut browser), json!(["linear", 0, 2]));
+    filter(&mut browser, "");
+    assert_eq!(axis(&mut browser), whole, "what was chosen for another axis is not for this one");
+    browser.eval("document.querySelector('[aria-label=\"Zoom out\"]').click(), true");
+    let wider = axis(&mut browser);
+    assert!(wider[1].as_f64() < whole[1].as_f64() && wider[2] == whole[2], "{wider}");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
 #[test]
 fn a_chart_that_cannot_be_drawn_says_so_and_leaves_out_no_other() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -146,7 +146,7 @@ function drawArms(box, view) {
     // Sections of one unit share their axis, so that they can be compared by eye.
     const alike = entries.filter(({ arm }) => view.ratios || arm.unit === unit);
     const axis = axisOf(alike.flatMap((entry) => [value(entry), published(entry), ...ends(entry)]), view.scale);
-    if (view.zoom && view.zoom.unit === (view.ratios ? "" : unit)) axis.domain = view.zoom.domain;
+    axis.domain = zoomed(view, unit, axis);
     const floor = axis.domain[0];
     const inside = (figureAt) => (axis.type === "log" ? Math.max(figureAt, floor) : figureAt);
     const low = (entry) => inside(ends(entry)[0] ?? value(entry));
@@ -174,7 +174,7 @@ function drawArms(box, view) {
     if (group[0].arm.section) box.append(make("h3", {}, group[0].arm.section));
     box.append(svg);
     rowsOf(svg, group, width, margin);
-    zoomable(svg, margin, width, (domain) => { view.zoom = { unit: view.ratios ? "" : unit, domain }; view.changed(); }, () => { view.zoom = null; view.changed(); });
+    zoomable(svg, margin, width, (domain) => zoomTo(view, unit, axis, domain), () => { view.zoom = null; view.changed(); });
   }
 }
 
@@ -208,8 +208,19 @@ function rowsOf(svg, group, width, margin) {
     });
 }
 
+// Makes this the part of an axis that is seen. A linear one begins at 0 at the least, as no figure is below.
+function zoomTo(view, unit, { type }, [low, high]) {
+  view.zoom = { unit: view.ratios ? "" : unit, type, domain: [type === "log" ? low : Math.max(0, low), high] };
+  view.changed();
+}
+
+// The part of an axis that is seen: what was chosen, if that was for this unit and type, or the whole.
+function zoomed(view, unit, { type, domain }) {
+  return view.zoom?.unit === (view.ratios ? "" : unit) && view.zoom.type === type ? view.zoom.domain : domain;
+}
+
 // Dragging over the axis zooms into what was passed over; a double click goes back.
-function zoomable(svg, margin, width, zoomed, reset) {
+function zoomable(svg, margin, width, chosen, reset) {
   const x = svg.scale("x");
   const place = (event) => {
     const at = svg.getBoundingClientRect();
@@ -229,7 +240,7 @@ function zoomable(svg, margin, width, zoomed, reset) {
     const ends = d3.extent([from, place(event)]);
     mark?.remove();
     from = mark = null;
-    if (ends[1] - ends[0] >= 6) zoomed(ends.map((at) => x.invert(at)));
+    if (ends[1] - ends[0] >= 6) chosen(ends.map((at) => x.invert(at)));
   };
   svg.addEventListener("pointerup", end);
   svg.addEventListener("pointerleave", end);
@@ -240,17 +251,16 @@ function zoomable(svg, margin, width, zoomed, reset) {
 function zoomBy(view, factor) {
   const entry = view.shown().find(({ arm }) => arm.median != null);
   if (!entry) return;
-  const unit = view.ratios ? "" : entry.arm.unit;
+  const unit = entry.arm.unit;
   const alike = view.shown().filter(({ arm }) => view.ratios || arm.unit === unit).map(({ arm }) => arm);
   const figures = alike.flatMap((arm) => (view.ratios ? [arm.ratio, ...(arm.ratio_ci95 ?? [])] : [arm.median, arm.published, ...(arm.ci95 ?? [])]));
   const axis = axisOf(figures, view.scale);
-  const [low, high] = view.zoom?.unit === unit ? view.zoom.domain : axis.domain;
+  const [low, high] = zoomed(view, unit, axis);
   const there = axis.type === "log" ? Math.log : (value) => value;
   const back = axis.type === "log" ? Math.exp : (value) => value;
   const middle = (there(low) + there(high)) / 2;
   const half = ((there(high) - there(low)) / 2) * factor;
-  view.zoom = { unit, domain: [back(middle - half), back(middle + half)] };
-  view.changed();
+  zoomTo(view, unit, axis, [back(middle - half), back(middle + half)]);
 }
 
 function armTools(bar, view, charts) {

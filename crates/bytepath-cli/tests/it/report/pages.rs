@@ -146,6 +146,26 @@ fn tables_are_sorted_and_arms_hidden_and_both_show_in_the_charts() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+#[test]
+fn ratios_are_sorted_by_what_they_are_from_tens_of_thousands_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    for (arm, ratio) in record.arms.iter_mut().zip([3.93, 39_300.0, 393.0, 3928.0]) {
+        arm.ratio = Some(ratio);
+    }
+    // The reference has none to itself in the table.
+    record.arms[0].reference = false;
+    record.arms[4].reference = true;
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    browser.eval("[...document.querySelectorAll('#arms-1 thead button')].find((button) => button.textContent.startsWith('ratio to')).click(), true");
+    let cells = browser.eval(
+        "(() => { const at = [...document.querySelectorAll('#arms-1 thead th')].findIndex((head) => head.textContent.startsWith('ratio to')); \
+         return [...document.querySelectorAll('#arms-1 tbody tr')].map((row) => row.cells[at].textContent).slice(0, 4); })()",
+    );
+    assert_eq!(cells, json!(["39.3kx", "3928x", "393x", "3.93x"]));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
 /// Makes the window this wide, and waits until the charts are as wide as their places are then.
 fn widen(browser: &mut Browser, width: u32) {
     let size = json!({"width": width, "height": 700, "deviceScaleFactor": 1, "mobile": false});

@@ -258,6 +258,35 @@ fn names_and_figures_of_axes_are_whole_at_every_width() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+#[test]
+fn every_line_of_a_logarithmic_axis_has_its_figure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    // From thousandths on to thousands.
+    for (arm, cost) in record.arms.iter_mut().zip([0.002, 0.1, 10.0, 3000.0]) {
+        arm.costs.as_mut().expect("they have").cpu_user_s_per_gib = Some(cost);
+    }
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    for width in [485, 1600] {
+        widen(&mut browser, width);
+        filter(&mut browser, "");
+        for (chart, axis) in
+            [("arms", "x"), ("samples", "x"), ("latency", "x"), ("latency", "y"), ("costs", "x")]
+        {
+            let found = browser.eval(&format!(
+                "(() => {{ const svg = document.querySelector('[data-chart={chart}] svg'); \
+                 const of = (which) => [...svg.querySelectorAll(`g[aria-label=\"${{which}}\"] > *`)]; \
+                 const texts = of('{axis}-axis tick label').map((text) => text.textContent); \
+                 const label = of('{axis}-axis label').map((text) => text.textContent).join(); \
+                 return [svg.scale('{axis}').type, of('{axis}-grid').length === texts.length && texts.length > 1, \
+                 texts.includes(''), label.includes('logarithmic') || label.includes('percentile')]; }})()"
+            ));
+            assert_eq!(found, json!(["log", true, false, true]), "{chart}, {axis} at {width}");
+        }
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
 /// What the axis of the arms spans, and how many of its dots are in sight.
 fn axis(browser: &mut Browser) -> Value {
     browser.eval(

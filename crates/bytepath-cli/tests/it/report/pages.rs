@@ -287,6 +287,40 @@ fn every_line_of_a_logarithmic_axis_has_its_figure() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+#[test]
+fn lines_of_latencies_are_told_apart_by_dashes_and_stand_out_in_light_and_dark() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    let first = record.arms[0].clone();
+    record.arms = (0..20)
+        .map(|number| bytepath_report::Arm {
+            name: format!("arm {number}"),
+            reference: number == 0,
+            ..first.clone()
+        })
+        .collect();
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    for scheme in ["light", "dark"] {
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        browser.call("Emulation.setEmulatedMedia", features);
+        // Each line's colour and dashes, beside those of its key, and its contrast as WCAG 2 has it.
+        let found = browser.eval(
+            "(() => { const of = (node) => { const style = getComputedStyle(node); return `${style.stroke} ${style.strokeDasharray}`; }; \
+             const light = (colour) => { const [r, g, b] = colour.match(/\\d+/g).map((part) => part / 255) \
+             .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; }; \
+             const back = light(getComputedStyle(document.body).backgroundColor); \
+             const contrast = (colour) => (Math.max(light(colour), back) + 0.05) / (Math.min(light(colour), back) + 0.05); \
+             const box = document.querySelector('[data-chart=latency]'); \
+             const lines = [...box.querySelectorAll('g[aria-label=line] path')]; \
+             const keys = [...box.querySelectorAll('.swatches line')].map(of); \
+             return [lines.length, new Set(lines.map(of)).size, keys.length, lines.map(of).filter((line) => !keys.includes(line)), \
+             lines.every((line) => contrast(getComputedStyle(line).stroke) >= 3)]; })()",
+        );
+        assert_eq!(found, json!([20, 20, 20, [], true]), "{scheme}");
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
 /// What the axis of the arms spans, and how many of its dots are in sight.
 fn axis(browser: &mut Browser) -> Value {
     browser.eval(

@@ -346,9 +346,10 @@ function drawLatency(box, view) {
   const height = groups.length > 1 ? 240 : Math.min(420, Math.max(260, width * 0.45));
   const [ticks, upTicks] = [PERCENTILES.filter(([rank]) => rank <= most * 1.1), ticksOf(upright, height, 30)];
   for (const group of groups) {
-    const colour = new Map(group.map(({ index }, at) => [index, kinds[at % kinds.length]]));
-    const of = points.filter(({ entry }) => colour.has(entry.index));
-    const stroke = ({ entry }) => colour.get(entry.index);
+    const lines = new Map(group.map(({ index }, at) => [index, lineOf(at)]));
+    const of = points.filter(({ entry }) => lines.has(entry.index));
+    const stroke = ({ entry }) => lines.get(entry.index).colour;
+    const dashed = d3.groups(of, ({ entry }) => lines.get(entry.index).dash);
     if (group[0].arm.section) box.append(make("h3", {}, group[0].arm.section));
     box.append(Plot.plot({
       width, height, marginLeft: 64, marginRight: 24, marginBottom: 44, style: styled,
@@ -359,19 +360,22 @@ function drawLatency(box, view) {
       marks: [
         labelsX(ticks.map(([rank]) => rank), (_, at) => ticks[at][1], "percentile →"),
         Plot.axisY(upTicks, { text: figure, label: "↑ µs, logarithmic" }),
-        Plot.line(of, { x: "rank", y: "us", z: ({ entry }) => entry.index, stroke, strokeWidth: 2, curve: "monotone-x" }),
+        ...dashed.map(([strokeDasharray, some]) => Plot.line(some, { x: "rank", y: "us", z: ({ entry }) => entry.index, stroke, strokeDasharray, strokeWidth: 2, curve: "monotone-x" })),
         Plot.dot(of, Plot.pointer({ x: "rank", y: "us", r: 4, fill: stroke })),
         Plot.tip(of, Plot.pointer({ x: "rank", y: "us", title: ({ entry, share, us }) => `${entry.arm.name}\n${+(share * 100).toFixed(5)}% took at most ${figure(us)} µs` })),
       ],
-    }), swatches(group.map(({ index, arm }) => [arm.name, colour.get(index)])));
+    }), swatches(group.map(({ index, arm }) => [arm.name, lines.get(index)])));
   }
 }
 
+// What stands for what: a colour, or a line with its dashes.
 function swatches(pairs) {
-  return make("ul", { class: "swatches" }, ...pairs.map(([name, colour]) => {
+  const square = (colour) => {
     const key = make("i", { "aria-hidden": "true" });
     key.style.background = colour;
-    return make("li", {}, key, name);
-  }));
+    return key;
+  };
+  const line = ({ colour, dash }) => d3.create("svg").attr("viewBox", "0 0 32 12").attr("aria-hidden", "true")
+    .call((svg) => svg.append("line").attr("x2", 32).attr("y1", 6).attr("y2", 6).attr("stroke-width", 2).attr("stroke", colour).attr("stroke-dasharray", dash)).node();
+  return make("ul", { class: "swatches" }, ...pairs.map(([name, key]) => make("li", {}, key.dash ? line(key) : square(key), name)));
 }
-

@@ -321,6 +321,19 @@ fn lines_of_latencies_are_told_apart_by_dashes_and_stand_out_in_light_and_dark()
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+#[test]
+fn a_long_name_stays_in_its_column() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    record.arms[1].name = "M".repeat(120);
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    let over = "[...document.querySelectorAll('tbody th')].filter((cell) => cell.scrollWidth > cell.clientWidth + 1).length";
+    for width in [400, 1280] {
+        widen(&mut browser, width);
+        assert_eq!(browser.eval(over), 0, "{width}");
+    }
+}
+
 /// What the axis of the arms spans, and how many of its dots are in sight.
 fn axis(browser: &mut Browser) -> Value {
     browser.eval(

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 #: Options that say where the record goes, which is here.
 _OURS = {"json", "csv", "report", "plot", "list", "no_store"}
 
-#: Where a notebook shows a record.
+#: Where a notebook shows a record; printing, to a browser, is a modal.
 _FRAME = (
-    '<iframe srcdoc="{page}" sandbox="allow-scripts" style="width:100%;height:640px;border:0"'
+    '<iframe srcdoc="{page}" sandbox="allow-scripts allow-modals" style="width:100%;height:640px;border:0"'
     ' title="{title}"></iframe>'
 )
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -793,6 +794,13 @@ def test_many_machines_are_lines_of_tables_that_fit_the_terminal():
     assert report.terminal(found, shown, 1000).splitlines()[0].startswith("arm ")
 
 
+def test_one_long_name_makes_no_long_lines():
+    arms = {f"write-read@{at}": 1.0 for at in range(6)}
+    found = fleet_of(*(machine(name, arms) for name in (*"abcdefghijklm", "h" * 60 + ".site")))
+    told = report.terminal(found, report.view(found), 80).splitlines()
+    assert max(map(len, told[:-1])) <= 80 and any(line.startswith("hhhhhhhhh…hhh.site") for line in told)
+
+
 def test_a_table_tells_machines_apart_and_commands_no_terminal():
     names = [f"worker-of-a-long-cluster-{at}.example.org" for at in ("a", "b")]
     found = fleet_of(*(machine(name, {"日本語": 1.0, "e\u0301\x1b[31m": 1.0}) for name in names),
@@ -869,6 +877,32 @@ def test_a_page_has_nothing_of_a_machine_as_markup():
     found = fleet_of(machine("<script>alert(1)</script>", {"<b>": 1.0}), machine("b", {"<b>": 1.0}, kernel="<i>"))
     page = report.page(found, report.view(found))
     assert "<script>" not in page and "<b>" not in page.replace("<b>&lt;", "") and "&lt;i&gt;" in page
+
+
+def test_every_arm_of_a_page_has_a_column_on_paper():
+    arms = {f"write-read@{at}-sockets": 1.0 for at in range(17)}
+    found = fleet_of(machine("a", arms), machine("b", arms))
+    page = report.page(found, report.view(found))
+    tables = page.split('<table class="heat">')[1:]
+    columns = [re.findall(r"<th[^>]*>(write-read@[^<]*)</th>", table.partition("</thead>")[0]) for table in tables]
+    assert [len(part) for part in columns] == [5, 6, 6] and sorted(sum(columns, [])) == sorted(arms)
+    assert ".wide { overflow: visible; }" in page.partition("@media print")[2]
+
+
+def test_a_multiple_has_the_digits_that_it_is_worth_and_stands_above_what_was_measured():
+    values = {**{f"n{at}": 5.0 for at in range(6)}, "slow": 0.015, "fast": 1637.12, "like": 5.0005}
+    found = fleet_of(*(machine(name, {"wake": value}) for name, value in values.items()))
+    shown = report.view(found)
+    assert report.terminal(found, shown).splitlines()[1].split()[-3:] == ["0.003!", "327!", "1.00"]
+    page = report.page(found, shown)
+    for multiple, measured in (("0.003", "0.015 GiB/s"), ("327", "1.64e+03 GiB/s"), ("1.00", "5 GiB/s")):
+        assert f">{multiple}<small>{measured}</small></td>" in page
+    # What is alike has no colour.
+    assert report._colour(0.9999) == report._colour(1.0001).replace("140", "8") == "hsl(8 0% 96%)"
+    # Those who see no page hear it.
+    assert page.count('<th scope="row">slow</th>') == 1 and not re.search(r"<th(?! scope)(?!ead)", page)
+    assert '<svg role="img" aria-label="slow at wake: median 0.015 GiB/s, 3 samples from 0.0148 to 0.0152"' in page
+    assert page.count("<svg role=") == page.count("<svg")
 
 
 def test_workers_of_one_kernel_share_a_machine_unless_they_are_named():

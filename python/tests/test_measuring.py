@@ -88,6 +88,8 @@ def test_a_record_is_kept_and_read_again(record, tmp_path):
 def test_a_notebook_shows_the_plots_without_a_network(record):
     shown = record._repr_html_()
     assert shown.startswith("<iframe srcdoc=")
+    # Without modals its Print button does nothing.
+    assert ' sandbox="allow-scripts allow-modals" ' in shown
     page = record.to_html()
     assert "write-read@same-cpu" in page
     # Nothing is fetched: the page names no other file.

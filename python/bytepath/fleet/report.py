@@ -15,6 +15,9 @@ NAME_MAX = 18
 WIDTH = 100
 """Lines are as long where there is no terminal."""
 
+ARMS_ACROSS = 8
+"""So many arms fit beside each other on paper."""
+
 VALUES_MAX = 4
 """So many values of a setting are told of."""
 
@@ -68,7 +71,8 @@ def _table(rows: list[dict[str, Any]], names: list[str], width: int) -> list[str
     lines = _aligned([["arm", "median", *_cut(machines)], *arms])
     if max(map(_columns, lines)) <= width:
         return lines
-    first = ["machine", "median", *machines]
+    # The figures want most of the room.
+    first = ["machine", "median", *(_cut(machines) if max(map(_columns, machines)) > width // 3 else machines)]
     parts: list[list[list[str]]] = [[]]
     for arm in arms:
         if parts[-1] and max(map(_columns, _aligned(_turned([first, *parts[-1], arm])))) > width:
@@ -132,7 +136,7 @@ def _cell(row: dict[str, Any], name: str) -> str:
     if name not in row["speed"]:
         # Of 0, or against it, nothing is a multiple.
         return words.figure(row["by"][name][0], row["unit"]) + far
-    return f"{row['speed'][name]:.2f}{far}"
+    return words.times(row["speed"][name]) + far
 
 
 def page(found: dict[str, Any], shown: dict[str, Any]) -> str:
@@ -140,16 +144,23 @@ def page(found: dict[str, Any], shown: dict[str, Any]) -> str:
     from jinja2 import Environment
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(colour=_colour, figure=words.figure, values=_values)
+    environment.filters.update(colour=_colour, figure=words.figure, times=words.times, values=_values)
     template = environment.from_string(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
-    return template.render(found=found, shown=shown, strips=[_strip(row, shown["names"]) for row in shown["arms"]])
+    strips = [_strip(row, shown["names"]) for row in shown["arms"]]
+    return template.render(found=found, shown=shown, strips=strips, parts=_parts(shown["arms"]))
+
+
+def _parts(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The arms in parts of about one size, each of a table that fits on paper."""
+    count = math.ceil(len(rows) / ARMS_ACROSS)
+    return [rows[len(rows) * at // count : len(rows) * (at + 1) // count] for at in range(count)]
 
 
 def _colour(speed: float) -> str:
-    """Red is slower than the median, green faster; twofold is the full colour."""
+    """Red is slower than the median, green faster; twofold is the full colour, and alike has none."""
     at = max(-1.0, min(1.0, math.log2(speed))) if speed > 0 else -1.0
-    hue, light = (8 if at < 0 else 140), 96 - 38 * abs(at)
-    return f"hsl({hue} 65% {light:.0f}%)"
+    hue, full, light = (8 if at < 0 else 140), 65 * abs(at), 96 - 38 * abs(at)
+    return f"hsl({hue} {full:.0f}% {light:.0f}%)"
 
 
 def _strip(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
@@ -164,8 +175,15 @@ def _strip(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
     def place(value: float) -> float:
         return round(100 * (math.log(value) - low) / span, 2)
 
-    lines = [{"name": name, "far": name in row["outliers"],
+    lines = [{"name": name, "far": name in row["outliers"], "words": _told(row, name),
               "points": [place(value) for value in row["samples"].get(name, []) if value > 0],
               "median": place(row["by"][name][0])}
              for name in names if name in row["by"] and row["by"][name][0] > 0]
     return {"row": row, "lines": lines, "ticks": [(0, math.exp(low)), (100, math.exp(low + span))]}
+
+
+def _told(row: dict[str, Any], name: str) -> str:
+    """A machine's line, for those who listen."""
+    median, samples = words.figure(row["by"][name][0], row["unit"]), row["samples"].get(name, [])
+    within = f", {len(samples)} samples from {min(samples):.3g} to {max(samples):.3g}" if samples else ""
+    return f"{name} at {row['name']}: median {median}{within}"

@@ -15,6 +15,13 @@ def figure(value: float | None, unit: str) -> str:
     return "–" if value is None else f"{value:.3g} {unit}"
 
 
+def times(value: float) -> str:
+    """A multiple to three digits, or to the whole where it has more."""
+    if 999.5 <= value < 1e6:
+        return f"{value:.0f}"
+    return f"{value:.2f}" if 0.1 <= value < 9.995 else f"{value:.3g}"
+
+
 def size(bytes: int) -> str:
     """A number of bytes, exactly, in the largest unit that divides it."""
     for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):

@@ -146,6 +146,26 @@ fn tables_are_sorted_and_arms_hidden_and_both_show_in_the_charts() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+#[test]
+fn ratios_are_sorted_by_what_they_are_from_tens_of_thousands_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    for (arm, ratio) in record.arms.iter_mut().zip([3.93, 39_300.0, 393.0, 3928.0]) {
+        arm.ratio = Some(ratio);
+    }
+    // The reference has none to itself in the table.
+    record.arms[0].reference = false;
+    record.arms[4].reference = true;
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    browser.eval("[...document.querySelectorAll('#arms-1 thead button')].find((button) => button.textContent.startsWith('ratio to')).click(), true");
+    let cells = browser.eval(
+        "(() => { const at = [...document.querySelectorAll('#arms-1 thead th')].findIndex((head) => head.textContent.startsWith('ratio to')); \
+         return [...document.querySelectorAll('#arms-1 tbody tr')].map((row) => row.cells[at].textContent).slice(0, 4); })()",
+    );
+    assert_eq!(cells, json!(["39.3kx", "3928x", "393x", "3.93x"]));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
 /// Makes the window this wide, and waits until the charts are as wide as their places are then.
 fn widen(browser: &mut Browser, width: u32) {
     let size = json!({"width": width, "height": 700, "deviceScaleFactor": 1, "mobile": false});
@@ -235,6 +255,109 @@ fn names_and_figures_of_axes_are_whole_at_every_width() {
             assert_eq!(cut, json!([]), "{chart} at {width}");
         }
     }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn every_line_of_a_logarithmic_axis_has_its_figure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    // From thousandths on to thousands.
+    for (arm, cost) in record.arms.iter_mut().zip([0.002, 0.1, 10.0, 3000.0]) {
+        arm.costs.as_mut().expect("they have").cpu_user_s_per_gib = Some(cost);
+    }
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    for width in [485, 1600] {
+        widen(&mut browser, width);
+        filter(&mut browser, "");
+        for (chart, axis) in
+            [("arms", "x"), ("samples", "x"), ("latency", "x"), ("latency", "y"), ("costs", "x")]
+        {
+            let found = browser.eval(&format!(
+                "(() => {{ const svg = document.querySelector('[data-chart={chart}] svg'); \
+                 const of = (which) => [...svg.querySelectorAll(`g[aria-label=\"${{which}}\"] > *`)]; \
+                 const texts = of('{axis}-axis tick label').map((text) => text.textContent); \
+                 const label = of('{axis}-axis label').map((text) => text.textContent).join(); \
+                 return [svg.scale('{axis}').type, of('{axis}-grid').length === texts.length && texts.length > 1, \
+                 texts.includes(''), label.includes('logarithmic') || label.includes('percentile')]; }})()"
+            ));
+            assert_eq!(found, json!(["log", true, false, true]), "{chart}, {axis} at {width}");
+        }
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn lines_of_latencies_are_told_apart_by_dashes_and_stand_out_in_light_and_dark() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    let first = record.arms[0].clone();
+    record.arms = (0..20)
+        .map(|number| bytepath_report::Arm {
+            name: format!("arm {number}"),
+            reference: number == 0,
+            ..first.clone()
+        })
+        .collect();
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    for scheme in ["light", "dark"] {
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        browser.call("Emulation.setEmulatedMedia", features);
+        // Each line's colour and dashes, beside those of its key, and its contrast as WCAG 2 has it.
+        let found = browser.eval(
+            "(() => { const of = (node) => { const style = getComputedStyle(node); return `${style.stroke} ${style.strokeDasharray}`; }; \
+             const light = (colour) => { const [r, g, b] = colour.match(/\\d+/g).map((part) => part / 255) \
+             .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; }; \
+             const back = light(getComputedStyle(document.body).backgroundColor); \
+             const contrast = (colour) => (Math.max(light(colour), back) + 0.05) / (Math.min(light(colour), back) + 0.05); \
+             const box = document.querySelector('[data-chart=latency]'); \
+             const lines = [...box.querySelectorAll('g[aria-label=line] path')]; \
+             const keys = [...box.querySelectorAll('.swatches line')].map(of); \
+             return [lines.length, new Set(lines.map(of)).size, keys.length, lines.map(of).filter((line) => !keys.includes(line)), \
+             lines.every((line) => contrast(getComputedStyle(line).stroke) >= 3)]; })()",
+        );
+        assert_eq!(found, json!([20, 20, 20, [], true]), "{scheme}");
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_long_name_stays_in_its_column() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    record.arms[1].name = "M".repeat(120);
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    let over = "[...document.querySelectorAll('tbody th')].filter((cell) => cell.scrollWidth > cell.clientWidth + 1).length";
+    for width in [400, 1280] {
+        widen(&mut browser, width);
+        assert_eq!(browser.eval(over), 0, "{width}");
+    }
+}
+
+/// What the axis of the arms spans, and how many of its dots are in sight.
+fn axis(browser: &mut Browser) -> Value {
+    browser.eval(
+        "(() => { const svg = document.querySelector('[data-chart=arms] svg'); const x = svg.scale('x'); \
+         const dots = [...svg.querySelectorAll('g[aria-label=dot] circle')]; \
+         return [x.type, x.domain[0], dots.filter((dot) => Number.isFinite(Number(dot.getAttribute('cx')))).length]; })()",
+    )
+}
+
+#[test]
+fn an_axis_that_is_zoomed_out_is_of_its_own_type_and_never_below_0() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = opened(folder.path(), &[sample::record()]) else { return };
+    let whole = axis(&mut browser);
+    assert_eq!(whole[0], "log");
+    filter(&mut browser, "vmsplice");
+    assert_eq!(axis(&mut browser), json!(["linear", 0, 2]));
+    browser.eval("document.querySelector('[aria-label=\"Zoom out\"]').click(), true");
+    assert_eq!(axis(&mut browser), json!(["linear", 0, 2]));
+    filter(&mut browser, "");
+    assert_eq!(axis(&mut browser), whole, "what was chosen for another axis is not for this one");
+    browser.eval("document.querySelector('[aria-label=\"Zoom out\"]').click(), true");
+    let wider = axis(&mut browser);
+    assert!(wider[1].as_f64() < whole[1].as_f64() && wider[2] == whole[2], "{wider}");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 

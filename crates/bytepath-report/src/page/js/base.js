@@ -119,6 +119,10 @@ function themeButton() {
 const kinds = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999933", "#882255",
   "#44aa99", "#ddcc77", "#332288", "#cc6677", "#117733", "#88ccee", "#aa4499", "#777777"];
 
+// Lines are told apart by dashes too. As there are 8 colours, 40 lines differ.
+const DASHES = ["none", "7,3", "2,3", "9,3,2,3", "14,4"];
+const lineOf = (at) => ({ colour: `var(--line-${at % 8})`, dash: DASHES[at % DASHES.length] });
+
 const verdictColour = (arm) =>
   arm.verdict === "faster" ? "var(--faster)" : arm.verdict === "slower" ? "var(--slower)" : "var(--other)";
 

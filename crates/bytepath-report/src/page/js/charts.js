@@ -85,6 +85,14 @@ function lanesOf(width, names) {
   };
 }
 
+// Labels of these places below a chart. They are marks of their own, as a logarithmic scale leaves out some of those
+// that it makes itself.
+function labelsX(ticks, text, label) {
+  return Plot.axisX(ticks, { text, label, labelAnchor: "right" });
+}
+
+const logarithmic = (axis) => (axis.type === "log" ? ", logarithmic" : "");
+
 // The places that are labelled: on a logarithmic axis 1, 2 and 5 of each decade, or 1 alone, or 1 of
 // every few decades, as there is room.
 function ticksOf(axis, length, room = 75) {
@@ -93,7 +101,7 @@ function ticksOf(axis, length, room = 75) {
     // More may come than were asked for, and some are longer than others.
     const fit = (values) => values.length < 3 || (d3.max(values, (value) => lengthOf(figure(value))) + 10) * (axis.domain[1] - axis.domain[0]) <= length * (values[1] - values[0]);
     const counts = d3.range(Math.min(most, 10), 0, -1);
-    return { ticks: counts.map((count) => d3.ticks(...axis.domain, count)).find(fit), tickFormat: figure };
+    return counts.map((count) => d3.ticks(...axis.domain, count)).find(fit);
   }
   const [low, high] = axis.domain;
   const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
@@ -102,8 +110,7 @@ function ticksOf(axis, length, room = 75) {
   const steps = [[1, 2, 5], [1, 3], [1]].map((digits) => decades.flatMap((power) => digits.map((digit) => digit * 10 ** power)).filter(within));
   const powers = steps[2];
   const sparse = powers.filter((_, at) => at % Math.ceil(powers.length / most) === 0);
-  const ticks = steps.find((values) => values.length >= 2 && values.length <= most) ?? (sparse.length >= 2 ? sparse : d3.ticks(low, high, Math.min(most, 4)));
-  return { ticks, tickFormat: figure };
+  return steps.find((values) => values.length >= 2 && values.length <= most) ?? (sparse.length >= 2 ? sparse : d3.ticks(low, high, Math.min(most, 4)));
 }
 
 const styled = { fontSize: "12px", background: "transparent", "--plot-background": "var(--panel)" };
@@ -146,7 +153,8 @@ function drawArms(box, view) {
     // Sections of one unit share their axis, so that they can be compared by eye.
     const alike = entries.filter(({ arm }) => view.ratios || arm.unit === unit);
     const axis = axisOf(alike.flatMap((entry) => [value(entry), published(entry), ...ends(entry)]), view.scale);
-    if (view.zoom && view.zoom.unit === (view.ratios ? "" : unit)) axis.domain = view.zoom.domain;
+    axis.domain = zoomed(view, unit, axis);
+    const ticks = ticksOf(axis, width - margin - 40);
     const floor = axis.domain[0];
     const inside = (figureAt) => (axis.type === "log" ? Math.max(figureAt, floor) : figureAt);
     const low = (entry) => inside(ends(entry)[0] ?? value(entry));
@@ -157,10 +165,11 @@ function drawArms(box, view) {
     const svg = Plot.plot({
       width, height: (26 + above) * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled, clip: true,
       ariaLabel: `Medians and intervals, ${view.ratios ? "as ratios to the reference" : `in ${unit}`}`,
-      x: { ...axis, ...ticksOf(axis, width - margin - 40), inset: 8, grid: true, label: `${view.ratios ? "ratio to the reference" : unit}${axis.type === "log" ? ", logarithmic" : ""} →`, labelAnchor: "right" },
+      x: { ...axis, ticks, inset: 8, grid: true },
       y: lanes.axis(group.map(row), (index) => view.run.arms[index].name),
       color: { type: "identity" },
       marks: [
+        labelsX(ticks, figure, `${view.ratios ? "ratio to the reference" : unit}${logarithmic(axis)} →`),
         reference > 0 ? Plot.ruleX([reference], { stroke: "var(--soft)", strokeDasharray: "3,3" }) : null,
         Plot.ruleY(group, { x1: low, x2: high, y: row, stroke: colour, strokeWidth: 2 }),
         Plot.tickX(group, { x: low, y: row, stroke: colour, strokeWidth: 2, insetTop: 7 + above / 2, insetBottom: 7 + above / 2 }),
@@ -174,7 +183,7 @@ function drawArms(box, view) {
     if (group[0].arm.section) box.append(make("h3", {}, group[0].arm.section));
     box.append(svg);
     rowsOf(svg, group, width, margin);
-    zoomable(svg, margin, width, (domain) => { view.zoom = { unit: view.ratios ? "" : unit, domain }; view.changed(); }, () => { view.zoom = null; view.changed(); });
+    zoomable(svg, margin, width, (domain) => zoomTo(view, unit, axis, domain), () => { view.zoom = null; view.changed(); });
   }
 }
 
@@ -208,8 +217,19 @@ function rowsOf(svg, group, width, margin) {
     });
 }
 
+// Makes this the part of an axis that is seen. A linear one begins at 0 at the least, as no figure is below.
+function zoomTo(view, unit, { type }, [low, high]) {
+  view.zoom = { unit: view.ratios ? "" : unit, type, domain: [type === "log" ? low : Math.max(0, low), high] };
+  view.changed();
+}
+
+// The part of an axis that is seen: what was chosen, if that was for this unit and type, or the whole.
+function zoomed(view, unit, { type, domain }) {
+  return view.zoom?.unit === (view.ratios ? "" : unit) && view.zoom.type === type ? view.zoom.domain : domain;
+}
+
 // Dragging over the axis zooms into what was passed over; a double click goes back.
-function zoomable(svg, margin, width, zoomed, reset) {
+function zoomable(svg, margin, width, chosen, reset) {
   const x = svg.scale("x");
   const place = (event) => {
     const at = svg.getBoundingClientRect();
@@ -229,7 +249,7 @@ function zoomable(svg, margin, width, zoomed, reset) {
     const ends = d3.extent([from, place(event)]);
     mark?.remove();
     from = mark = null;
-    if (ends[1] - ends[0] >= 6) zoomed(ends.map((at) => x.invert(at)));
+    if (ends[1] - ends[0] >= 6) chosen(ends.map((at) => x.invert(at)));
   };
   svg.addEventListener("pointerup", end);
   svg.addEventListener("pointerleave", end);
@@ -240,17 +260,16 @@ function zoomable(svg, margin, width, zoomed, reset) {
 function zoomBy(view, factor) {
   const entry = view.shown().find(({ arm }) => arm.median != null);
   if (!entry) return;
-  const unit = view.ratios ? "" : entry.arm.unit;
+  const unit = entry.arm.unit;
   const alike = view.shown().filter(({ arm }) => view.ratios || arm.unit === unit).map(({ arm }) => arm);
   const figures = alike.flatMap((arm) => (view.ratios ? [arm.ratio, ...(arm.ratio_ci95 ?? [])] : [arm.median, arm.published, ...(arm.ci95 ?? [])]));
   const axis = axisOf(figures, view.scale);
-  const [low, high] = view.zoom?.unit === unit ? view.zoom.domain : axis.domain;
+  const [low, high] = zoomed(view, unit, axis);
   const there = axis.type === "log" ? Math.log : (value) => value;
   const back = axis.type === "log" ? Math.exp : (value) => value;
   const middle = (there(low) + there(high)) / 2;
   const half = ((there(high) - there(low)) / 2) * factor;
-  view.zoom = { unit, domain: [back(middle - half), back(middle + half)] };
-  view.changed();
+  zoomTo(view, unit, axis, [back(middle - half), back(middle + half)]);
 }
 
 function armTools(bar, view, charts) {
@@ -284,6 +303,7 @@ function drawSamples(box, view) {
   for (const group of groupsOf(entries)) {
     const points = group.flatMap((entry) => entry.arm.samples.map((sample) => ({ entry, sample })));
     const axis = axisOf(points.map(({ sample }) => sample[2]), view.scale);
+    const ticks = ticksOf(axis, width - margin - 40);
     const x = ({ sample }) => sample[2];
     const y = ({ entry }) => entry.index;
     const title = ({ entry, sample }) => sampleWords(entry, sample);
@@ -292,9 +312,10 @@ function drawSamples(box, view) {
     box.append(Plot.plot({
       width, height: (22 + lanes.above) * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled,
       ariaLabel: "Every sample of every arm",
-      x: { ...axis, ...ticksOf(axis, width - margin - 40), inset: 8, grid: true, label: `${group[0].arm.unit} →`, labelAnchor: "right" },
+      x: { ...axis, ticks, inset: 8, grid: true },
       y: lanes.axis(group.map(({ index }) => index), (index) => view.run.arms[index].name),
       marks: [
+        labelsX(ticks, figure, `${group[0].arm.unit}${logarithmic(axis)} →`),
         Plot.dot(kept.filter(({ sample }) => !(sample[4] & 1)), { x, y, r: 3, fill: "var(--accent)", fillOpacity: 0.6 }),
         Plot.dot(kept.filter(({ sample }) => sample[4] & 1), { x, y, r: 3.5, symbol: "times", stroke: "var(--slower)", strokeWidth: 1.5 }),
         ...lanes.marks(group, ({ index }) => index, ({ arm }) => arm.name),
@@ -323,31 +344,38 @@ function drawLatency(box, view) {
   const upright = { type: "log", domain: [across[0] / 1.2, across[1] * 1.2] };
   const groups = groupsOf(entries);
   const height = groups.length > 1 ? 240 : Math.min(420, Math.max(260, width * 0.45));
+  const [ticks, upTicks] = [PERCENTILES.filter(([rank]) => rank <= most * 1.1), ticksOf(upright, height, 30)];
   for (const group of groups) {
-    const colour = new Map(group.map(({ index }, at) => [index, kinds[at % kinds.length]]));
-    const of = points.filter(({ entry }) => colour.has(entry.index));
-    const stroke = ({ entry }) => colour.get(entry.index);
+    const lines = new Map(group.map(({ index }, at) => [index, lineOf(at)]));
+    const of = points.filter(({ entry }) => lines.has(entry.index));
+    const stroke = ({ entry }) => lines.get(entry.index).colour;
+    const dashed = d3.groups(of, ({ entry }) => lines.get(entry.index).dash);
     if (group[0].arm.section) box.append(make("h3", {}, group[0].arm.section));
     box.append(Plot.plot({
       width, height, marginLeft: 64, marginRight: 24, marginBottom: 44, style: styled,
       ariaLabel: "How long requests took, by percentile",
-      x: { type: "log", domain: [1, most * 1.1], ticks: PERCENTILES.map(([rank]) => rank).filter((rank) => rank <= most * 1.1), tickFormat: (rank) => PERCENTILES.find(([known]) => known === rank)?.[1] ?? "", label: "percentile →", labelAnchor: "right", grid: true },
-      y: { ...upright, ...ticksOf(upright, height, 30), label: "↑ µs, logarithmic", grid: true },
+      x: { type: "log", domain: [1, most * 1.1], ticks: ticks.map(([rank]) => rank), grid: true },
+      y: { ...upright, ticks: upTicks, grid: true },
       color: { type: "identity" },
       marks: [
-        Plot.line(of, { x: "rank", y: "us", z: ({ entry }) => entry.index, stroke, strokeWidth: 2, curve: "monotone-x" }),
+        labelsX(ticks.map(([rank]) => rank), (_, at) => ticks[at][1], "percentile →"),
+        Plot.axisY(upTicks, { text: figure, label: "↑ µs, logarithmic" }),
+        ...dashed.map(([strokeDasharray, some]) => Plot.line(some, { x: "rank", y: "us", z: ({ entry }) => entry.index, stroke, strokeDasharray, strokeWidth: 2, curve: "monotone-x" })),
         Plot.dot(of, Plot.pointer({ x: "rank", y: "us", r: 4, fill: stroke })),
         Plot.tip(of, Plot.pointer({ x: "rank", y: "us", title: ({ entry, share, us }) => `${entry.arm.name}\n${+(share * 100).toFixed(5)}% took at most ${figure(us)} µs` })),
       ],
-    }), swatches(group.map(({ index, arm }) => [arm.name, colour.get(index)])));
+    }), swatches(group.map(({ index, arm }) => [arm.name, lines.get(index)])));
   }
 }
 
+// What stands for what: a colour, or a line with its dashes.
 function swatches(pairs) {
-  return make("ul", { class: "swatches" }, ...pairs.map(([name, colour]) => {
+  const square = (colour) => {
     const key = make("i", { "aria-hidden": "true" });
     key.style.background = colour;
-    return make("li", {}, key, name);
-  }));
+    return key;
+  };
+  const line = ({ colour, dash }) => d3.create("svg").attr("viewBox", "0 0 32 12").attr("aria-hidden", "true")
+    .call((svg) => svg.append("line").attr("x2", 32).attr("y1", 6).attr("y2", 6).attr("stroke-width", 2).attr("stroke", colour).attr("stroke-dasharray", dash)).node();
+  return make("ul", { class: "swatches" }, ...pairs.map(([name, key]) => make("li", {}, key.dash ? line(key) : square(key), name)));
 }
-

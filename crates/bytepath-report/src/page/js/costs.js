@@ -44,14 +44,16 @@ function drawCosts(box, view) {
   const axis = axisOf(entries.map(sum), "auto");
   // Bars begin at 0, which a logarithmic axis does not have: there, dots tell the sums.
   const decades = axis.type === "log";
+  const ticks = ticksOf(axis, width - margin - 76);
   const words = (entry) => `${entry.arm.name}\n${fields.map((field) => `${PARTS[field] ?? view.cost}: ${figure(entry.arm.costs[field])}`).join("\n")}`;
   box.append(Plot.plot({
     width, height: (22 + above) * entries.length + 52, marginLeft: margin, marginRight: 60, marginTop: 8, marginBottom: 40, style: styled,
     ariaLabel: view.cost,
-    x: { ...axis, ...ticksOf(axis, width - margin - 76), inset: decades ? 8 : 0, label: `${view.cost}${decades ? ", logarithmic" : ""} →`, labelAnchor: "right", grid: true },
+    x: { ...axis, ticks, inset: decades ? 8 : 0, grid: true },
     y: lanes.axis(entries.map(y), (index) => view.run.arms[index].name),
     color: { type: "identity" },
     marks: [
+      labelsX(ticks, figure, `${view.cost}${logarithmic(axis)} →`),
       decades ? null : Plot.barX(bars, Plot.stackX({ x: "value", y: ({ entry }) => entry.index, fill: ({ part }) => colours[part], z: "part", insetTop: 3 + above, insetBottom: 3 })),
       decades ? Plot.dot(entries.filter((entry) => sum(entry) > 0), { x: sum, y, r: 5, fill: colours[0] }) : null,
       Plot.text(entries, { x: (entry) => (decades && sum(entry) <= 0 ? axis.domain[0] : sum(entry)), y, text: (entry) => figure(sum(entry)), textAnchor: "start", dx: 9, dy: decades ? 0 : above / 2, fill: "var(--soft)" }),

@@ -1,8 +1,8 @@
 // Tables that can be sorted, arms that can be hidden, and the table of single samples.
 
-// The figure with which a cell begins; words have none.
+// The figure with which a cell begins; words have none. Ratios end in x, after the letter of thousands too.
 function figureIn(text) {
-  const found = /^[[≤]?\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kMGT](?![a-zA-Z])|[KMGTPE]iB|ns|µs|ms)?/.exec(text);
+  const found = /^[[≤]?\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kMGT](?=x?(?![a-zA-Z]))|[KMGTPE]iB|ns|µs|ms)?/.exec(text);
   if (!found) return null;
   const times = { k: 1e3, M: 1e6, G: 1e9, T: 1e12, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, PiB: 2 ** 50, EiB: 2 ** 60, ns: 1e-9, µs: 1e-6, ms: 1e-3 };
   return Number(found[1]) * (times[found[2]] ?? 1);

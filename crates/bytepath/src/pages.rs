@@ -154,6 +154,8 @@ fn map_hint(size: &'static str, errno: Errno) -> &'static str {
              RLIMIT_MEMLOCK (ulimit -l)"
         }
         (_, Errno::FBIG) => "; a file in memory would pass a size limit: raise yours (ulimit -f)",
+        // Such is memory in a file that was made before.
+        ("sealed" | "shared", _) => "",
         (_, Errno::PERM | Errno::NOSYS) => {
             "; a sandbox may refuse memfd_create(2): allow it there, or run outside"
         }

@@ -215,6 +215,30 @@ fn an_eventfd_counts_completions() {
 }
 
 #[test]
+fn what_had_to_wait_is_taken_by_those_who_never_sleep_in_the_ring() {
+    let takes: [fn(&mut Ring<'_>); 2] = [
+        |ring| ring.submit().expect("submitted"),
+        |ring| ring.submit_and_wait(0).expect("submitted"),
+    ];
+    bounded(move |_| {
+        for submit in takes {
+            let (reader, writer) = pipe();
+            let Some(mut ring) = ring(&Setup::default()) else { return };
+            let eventfd = rustix::event::eventfd(0, EventfdFlags::empty()).expect("an eventfd");
+            ring.notify(eventfd.as_fd()).expect("registered");
+            let file = Target::Borrowed(reader.as_fd());
+            ring.push(Request::new(7, Operation::Poll { file, interest: PollFlags::IN }));
+            submit(&mut ring);
+            assert!(ring.take().is_none(), "the pipe is empty");
+            rustix::io::write(&writer, b"x").expect("written");
+            rustix::io::read(&eventfd, &mut [0; 8]).expect("it is told");
+            submit(&mut ring);
+            assert_eq!(ring.take().map(|done| done.token), Some(7), "{:?}", ring.task_run());
+        }
+    });
+}
+
+#[test]
 fn a_personality_keeps_the_rights_that_a_thread_has_given_up() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: only root has rights to give up");

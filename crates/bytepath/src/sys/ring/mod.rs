@@ -258,7 +258,8 @@ impl<'fd> Ring<'fd> {
     }
 
     /// The next answer that is already there, without a system call: of a request that is done, or of
-    /// one that goes on.
+    /// one that goes on. What had to wait may take a [`Ring::submit`] first, even of nothing
+    /// ([`TaskRun::Deferred`]).
     pub fn take(&mut self) -> Option<Completion> {
         loop {
             let entry = self.ring().completion().next()?;
@@ -366,7 +367,10 @@ impl Drop for Ring<'_> {
 fn build(setup: &Setup, task_run: TaskRun) -> Result<IoUring, Errno> {
     let mut builder = IoUring::builder();
     match task_run {
-        TaskRun::Deferred => builder.setup_single_issuer().setup_defer_taskrun(),
+        // The ring tells when something is due that a call that does not wait has to ask for.
+        TaskRun::Deferred => {
+            builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag()
+        }
         TaskRun::Cooperative => builder.setup_coop_taskrun(),
         TaskRun::Interrupting => &mut builder,
     };

@@ -138,7 +138,7 @@ fn a_ring_dropped_with_requests_in_flight_cancels_them_and_takes_nothing() {
 #[test]
 fn requests_are_cancelled_by_token_by_deadline_and_by_time() {
     bounded(|watch| {
-        let (reader, _writer) = pipe();
+        let (reader, writer) = pipe();
         let Some(mut ring) = ring(&Setup::default()) else { return };
         watch.at("by token");
         ring.push(Request::new(1, read(&reader, 0, 10)).buffer(buffer(4096)));
@@ -162,6 +162,16 @@ fn requests_are_cancelled_by_token_by_deadline_and_by_time() {
         watch.at("by time");
         let done = asked(&mut ring, Request::new(4, Operation::Timeout(Duration::from_millis(1))));
         assert_eq!(done.first, Err(Errno::TIME));
+        watch.at("by no time without end");
+        rustix::io::write(&writer, b"x").expect("written");
+        let late = Request::new(5, read(&reader, 0, 1)).then(Operation::Deadline(Duration::MAX));
+        let done = asked(&mut ring, late.buffer(buffer(4096)));
+        assert_eq!((done.first, done.then), (Ok(1), Some(Err(Errno::CANCELED))));
+        ring.push(Request::new(6, Operation::Timeout(Duration::MAX)));
+        ring.push(Request::new(7, Operation::Cancel(6)));
+        let answers = [(); 2].map(|()| ring.wait().expect("waited").expect("in flight"));
+        let timeout = answers.iter().find(|done| done.token == 6).expect("it is answered");
+        assert_eq!(timeout.first, Err(Errno::CANCELED));
     });
 }
 

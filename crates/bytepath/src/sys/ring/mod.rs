@@ -399,7 +399,8 @@ fn word(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// A timespec of the kernel's.
+/// A timespec of the kernel's; a time without end is one of some years.
 fn timespec(duration: std::time::Duration) -> Box<types::Timespec> {
-    Box::new(types::Timespec::from(duration))
+    const YEARS: std::time::Duration = std::time::Duration::from_secs(100_000_000);
+    Box::new(types::Timespec::from(duration.min(YEARS)))
 }

@@ -329,6 +329,13 @@ fn a_descriptor_whose_close_was_never_made_is_closed() {
     let pushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ring.push(request)));
     assert!(pushed.is_err(), "the buffer does not have the range");
     assert_eq!(rustix::io::read(&reader, &mut seen), Ok(0), "the writer is gone");
+    let (reader, writer) = ends();
+    let credentials = Ring::open(&Setup::default()).expect("as before").register_personality();
+    let request = Request::new(0, Operation::Close { file: writer });
+    let request = request.personality(credentials.expect("registered"));
+    let pushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ring.push(request)));
+    assert!(pushed.is_err(), "the credentials are another ring's");
+    assert_eq!(rustix::io::read(&reader, &mut seen), Ok(0), "the writer is gone");
 }
 
 /// The name of the test below.

@@ -14,6 +14,7 @@ use crate::machine::{MemoryRoom, memory_room};
 use crate::size::shown;
 use crate::sys::memory::Mapping;
 
+pub use crate::sys::half_word::HalfWord;
 pub(crate) use shared::unmapped;
 pub use shared::{MappedMemory, SharedMemory};
 

@@ -14,6 +14,7 @@ use crate::machine::{MemoryRoom, memory_room};
 use crate::size::shown;
 use crate::sys::memory::Mapping;
 
+pub use crate::sys::half_word::HalfWord;
 pub(crate) use shared::unmapped;
 pub use shared::{MappedMemory, SharedMemory};
 
@@ -154,6 +155,8 @@ fn map_hint(size: &'static str, errno: Errno) -> &'static str {
              RLIMIT_MEMLOCK (ulimit -l)"
         }
         (_, Errno::FBIG) => "; a file in memory would pass a size limit: raise yours (ulimit -f)",
+        // Such is memory in a file that was made before.
+        ("sealed" | "shared", _) => "",
         (_, Errno::PERM | Errno::NOSYS) => {
             "; a sandbox may refuse memfd_create(2): allow it there, or run outside"
         }

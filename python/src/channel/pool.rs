@@ -381,7 +381,7 @@ impl Pool {
                 };
                 let ends = Ends(turns);
                 if turn == Turn::Inherited {
-                    self.count_again(&ring)?;
+                    self.count_again(&mut ring)?;
                 }
                 let done = work.take().map(|work| work(&mut ring)).transpose();
                 drop(ends);
@@ -397,7 +397,7 @@ impl Pool {
     }
 
     /// What is known of the messages, from themselves: who was killed may have been about to store it.
-    fn count_again(&self, ring: &SharedMemory) -> Result<(), PyError> {
+    fn count_again(&self, ring: &mut SharedMemory) -> Result<(), PyError> {
         let mut span = Span::of(self.span().load(SeqCst));
         let (mut count, mut block_bytes) = (0, 0);
         while span.from != span.to {
@@ -474,7 +474,7 @@ impl Pool {
     }
 
     /// The first message, if there is one.
-    fn try_take(&self, ring: &SharedMemory) -> Result<Option<Taken>, PyError> {
+    fn try_take(&self, ring: &mut SharedMemory) -> Result<Option<Taken>, PyError> {
         let span = Span::of(self.span().load(SeqCst));
         if span.from == span.to {
             return Ok(None);
@@ -500,7 +500,7 @@ impl Pool {
     }
 
     /// Where the first message is, and what is before it.
-    fn first(&self, ring: &SharedMemory, span: Span) -> Result<(usize, Prefix), PyError> {
+    fn first(&self, ring: &mut SharedMemory, span: Span) -> Result<(usize, Prefix), PyError> {
         let lengths = || broken("its lengths are none");
         let Span { from, to } = span;
         let words = self.ring_words();

@@ -1,17 +1,16 @@
 //! Words in memory that processes share: to wait until others change something, and to take turns.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use rustix::event::Timespec;
+use bytepath::pages::HalfWord;
 use rustix::io::Errno;
 use rustix::process::Pid;
-use rustix::thread::futex;
 
 /// A word that changes, and one for how many wait for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Signal<'m> {
-    pub(super) changes: &'m AtomicU32,
+    pub(super) changes: HalfWord<'m>,
     pub(super) waiting: &'m AtomicU64,
 }
 
@@ -20,7 +19,7 @@ impl Signal<'_> {
     pub(super) fn wake(self, most: u32) {
         if self.waiting.load(SeqCst) > 0 {
             self.changes.fetch_add(1, SeqCst);
-            let _ = futex::wake(self.changes, futex::Flags::empty(), most);
+            self.changes.wake(most);
         }
     }
 
@@ -29,8 +28,7 @@ impl Signal<'_> {
         self.waiting.fetch_add(1, SeqCst);
         let seen = self.changes.load(SeqCst);
         if !is_ready() {
-            let most = Timespec::try_from(most).unwrap_or_default();
-            let _ = futex::wait(self.changes, futex::Flags::empty(), seen, Some(&most));
+            self.changes.sleep(seen, Some(most));
         }
         self.waiting.fetch_sub(1, SeqCst);
     }

@@ -101,7 +101,7 @@ impl Receives for Emptying {
     fn receive(&mut self, sink: &mut Sink) -> io::Result<u64> {
         let (bytes, file) = self.told()?;
         let file = file.ok_or_else(|| io::Error::other("no memory came"))?;
-        let memory = SharedMemory::open(file).map_err(io::Error::other)?;
+        let mut memory = SharedMemory::open(file).map_err(io::Error::other)?;
         let (mut at, mut calls) = (0, 1);
         while at < bytes {
             let there = match self.turns {

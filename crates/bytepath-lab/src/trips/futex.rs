@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use bytepath::pages::{PageSize, SharedMemory};
-use rustix::thread::futex;
 
 use super::{Medium, Side, Trips};
 
@@ -61,15 +60,14 @@ impl Trips for Words {
         let number = bytes.first_chunk().map_or(0, |number| u64::from_ne_bytes(*number));
         let word = self.memory.half_word(self.ours);
         word.store(number as u32, Release);
-        futex::wake(word, futex::Flags::empty(), 1)?;
+        word.wake(1);
         Ok(())
     }
 
     fn receive(&mut self, into: &mut [u8]) -> io::Result<()> {
         let word = self.memory.half_word(self.theirs);
         while word.load(Acquire) == self.seen {
-            // However it ends, the word is looked at next.
-            let _ = futex::wait(word, futex::Flags::empty(), self.seen, None);
+            word.sleep(self.seen, None);
         }
         self.seen = word.load(Acquire);
         into.copy_from_slice(&u64::from(self.seen).to_ne_bytes());

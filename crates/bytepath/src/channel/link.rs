@@ -79,7 +79,7 @@ impl Lines {
 /// and whether it has ended.
 pub(super) fn told(memory: &MappedMemory) -> (&AtomicU64, &AtomicU32) {
     let at = SENDER.passes - RECEIVER_PAGE_WORDS;
-    (&memory.words()[at], memory.half_word(at + 1))
+    (&memory.words()[at], memory.mapping().half_word(at + 1))
 }
 
 /// Where this end's words are, and the other's.

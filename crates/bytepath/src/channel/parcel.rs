@@ -90,7 +90,9 @@ impl SealedParcel {
         look_for_room(bytes)?;
         let failed = |errno| PagesError::Map { bytes, size: "sealed", errno };
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create(c"bytepath", flags).map_err(failed)?;
+        let size = PageSize::Base.name();
+        let file = rustix::fs::memfd_create(c"bytepath", flags)
+            .map_err(|errno| PagesError::Map { bytes, size, errno })?;
         set_size(&file, bytes).map_err(failed)?;
         for (at, part) in parts {
             assert!(at.checked_add(part.len()).is_some_and(|end| end <= bytes), "they fit");

@@ -2,12 +2,13 @@
 
 use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 use super::{PageSize, PagesError, page_bytes, set_size};
+use crate::sys::half_word::HalfWord;
 use crate::sys::shared::SharedMapping;
 use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
 
@@ -156,19 +157,29 @@ impl MappedMemory {
         self.mapping.words()
     }
 
-    /// The first half of a word, which is used as nothing else, to sleep on (futex(2)).
+    /// A word whose first half can be slept on (futex(2)).
     ///
     /// # Panics
     /// It has no such word.
-    pub fn half_word(&self, index: usize) -> &AtomicU32 {
-        self.mapping.half_word(index)
+    pub fn half_word(&self, index: usize) -> HalfWord<'_> {
+        HalfWord::of(&self.words()[index])
     }
 
-    /// A range of its bytes, to be read.
+    /// A range of its bytes, to be read. Meanwhile no other thread of this process stores to its words:
+    /// bytes are copied as if nobody did.
+    ///
+    /// ```compile_fail,E0502
+    /// # use bytepath::pages::{PageSize, SharedMemory};
+    /// # use std::sync::atomic::Ordering::Relaxed;
+    /// let mut memory = SharedMemory::create(4096, PageSize::Base).unwrap();
+    /// let word = &memory.words()[0];
+    /// let bytes = memory.bytes(0..8);
+    /// word.store(1, Relaxed);
+    /// ```
     ///
     /// # Panics
     /// It does not have the range.
-    pub fn bytes(&self, range: Range<usize>) -> SharedBytes<'_> {
+    pub fn bytes(&mut self, range: Range<usize>) -> SharedBytes<'_> {
         self.mapping.bytes(range)
     }
 

@@ -74,9 +74,12 @@ pub enum Target<'fd> {
 }
 
 /// Credentials registered with a ring: a request that carries them is carried out with the rights
-/// that the thread had when it registered them.
+/// that the thread had when it registered them. They are that ring's alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Personality(pub(crate) u16);
+pub struct Personality {
+    pub(crate) ring: u64,
+    pub(crate) id: u16,
+}
 
 /// One step of a request. Offsets and ranges are in bytes; a range is one of the request's buffer.
 #[derive(Debug)]

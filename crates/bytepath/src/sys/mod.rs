@@ -8,6 +8,7 @@ pub(crate) mod error_queue;
 pub(crate) mod faults;
 pub(crate) mod file_mapping;
 pub(crate) mod forks;
+pub(crate) mod half_word;
 pub(crate) mod mapped_file;
 pub(crate) mod memory;
 pub(crate) mod open_file;

@@ -23,14 +23,14 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    fn of(file: BorrowedFd<'_>, prot: ProtFlags) -> Result<Mapped, Errno> {
+    fn of(file: BorrowedFd<'_>, prot: ProtFlags, flags: MapFlags) -> Result<Mapped, Errno> {
         let len = usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
         if len == 0 {
             return Err(Errno::INVAL);
         }
         let none = std::ptr::null_mut();
         // SAFETY: the kernel chooses the address, so no existing memory is replaced.
-        let start = unsafe { rustix::mm::mmap(none, len, prot, MapFlags::SHARED, file, 0) }?;
+        let start = unsafe { rustix::mm::mmap(none, len, prot, flags, file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
         Ok(Mapped { start, len })
     }
@@ -74,7 +74,7 @@ impl Draft {
         let file = rustix::fs::memfd_create(c"bytepath", flags).map_err(failed)?;
         set_size(&file, whole).map_err(failed)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        let mapped = Mapped::of(file.as_fd(), prot).map_err(failed)?;
+        let mapped = Mapped::of(file.as_fd(), prot, MapFlags::SHARED).map_err(failed)?;
         if size == PageSize::Huge && whole >= HUGE_PAGE_BYTES {
             let start = mapped.start.as_ptr().cast();
             // SAFETY: the range is this mapping; the advice changes no content.
@@ -110,7 +110,10 @@ impl Sealed {
         if !rustix::fs::fcntl_get_seals(file)?.contains(SealFlags::WRITE | SealFlags::SHRINK) {
             return Err(Errno::PERM);
         }
-        Mapped::of(file, ProtFlags::READ).map(Sealed)
+        // Linux before 6.7 takes a shared mapping of such a file for one that could be written (EPERM).
+        // A private one has the same pages, as nobody writes; it reserves none of the pool's for copies.
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        Mapped::of(file, ProtFlags::READ, flags).map(Sealed)
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {

@@ -138,7 +138,7 @@ fn a_ring_dropped_with_requests_in_flight_cancels_them_and_takes_nothing() {
 #[test]
 fn requests_are_cancelled_by_token_by_deadline_and_by_time() {
     bounded(|watch| {
-        let (reader, _writer) = pipe();
+        let (reader, writer) = pipe();
         let Some(mut ring) = ring(&Setup::default()) else { return };
         watch.at("by token");
         ring.push(Request::new(1, read(&reader, 0, 10)).buffer(buffer(4096)));
@@ -162,6 +162,16 @@ fn requests_are_cancelled_by_token_by_deadline_and_by_time() {
         watch.at("by time");
         let done = asked(&mut ring, Request::new(4, Operation::Timeout(Duration::from_millis(1))));
         assert_eq!(done.first, Err(Errno::TIME));
+        watch.at("by no time without end");
+        rustix::io::write(&writer, b"x").expect("written");
+        let late = Request::new(5, read(&reader, 0, 1)).then(Operation::Deadline(Duration::MAX));
+        let done = asked(&mut ring, late.buffer(buffer(4096)));
+        assert_eq!((done.first, done.then), (Ok(1), Some(Err(Errno::CANCELED))));
+        ring.push(Request::new(6, Operation::Timeout(Duration::MAX)));
+        ring.push(Request::new(7, Operation::Cancel(6)));
+        let answers = [(); 2].map(|()| ring.wait().expect("waited").expect("in flight"));
+        let timeout = answers.iter().find(|done| done.token == 6).expect("it is answered");
+        assert_eq!(timeout.first, Err(Errno::CANCELED));
     });
 }
 
@@ -212,6 +222,30 @@ fn an_eventfd_counts_completions() {
     let mut count = [0; 8];
     assert_eq!(rustix::io::read(&eventfd, &mut count), Ok(8));
     assert_eq!(u64::from_ne_bytes(count), 1);
+}
+
+#[test]
+fn what_had_to_wait_is_taken_by_those_who_never_sleep_in_the_ring() {
+    let takes: [fn(&mut Ring<'_>); 2] = [
+        |ring| ring.submit().expect("submitted"),
+        |ring| ring.submit_and_wait(0).expect("submitted"),
+    ];
+    bounded(move |_| {
+        for submit in takes {
+            let (reader, writer) = pipe();
+            let Some(mut ring) = ring(&Setup::default()) else { return };
+            let eventfd = rustix::event::eventfd(0, EventfdFlags::empty()).expect("an eventfd");
+            ring.notify(eventfd.as_fd()).expect("registered");
+            let file = Target::Borrowed(reader.as_fd());
+            ring.push(Request::new(7, Operation::Poll { file, interest: PollFlags::IN }));
+            submit(&mut ring);
+            assert!(ring.take().is_none(), "the pipe is empty");
+            rustix::io::write(&writer, b"x").expect("written");
+            rustix::io::read(&eventfd, &mut [0; 8]).expect("it is told");
+            submit(&mut ring);
+            assert_eq!(ring.take().map(|done| done.token), Some(7), "{:?}", ring.task_run());
+        }
+    });
 }
 
 #[test]
@@ -294,6 +328,13 @@ fn a_descriptor_whose_close_was_never_made_is_closed() {
     let request = request.buffer(buffer(4096));
     let pushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ring.push(request)));
     assert!(pushed.is_err(), "the buffer does not have the range");
+    assert_eq!(rustix::io::read(&reader, &mut seen), Ok(0), "the writer is gone");
+    let (reader, writer) = ends();
+    let credentials = Ring::open(&Setup::default()).expect("as before").register_personality();
+    let request = Request::new(0, Operation::Close { file: writer });
+    let request = request.personality(credentials.expect("registered"));
+    let pushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ring.push(request)));
+    assert!(pushed.is_err(), "the credentials are another ring's");
     assert_eq!(rustix::io::read(&reader, &mut seen), Ok(0), "the writer is gone");
 }
 

@@ -30,12 +30,19 @@ const SEGMENTS_MAX: usize = 4096;
 /// than the largest sockets hold.
 const TAKES_MAX: u32 = 1 << 10;
 
+/// Bytes of segments that this end has there before they are looked at, at the most, where the sender had
+/// no pages yet: a hostile one may tell of more memory than there is. Beyond, they come as they are
+/// touched.
+const UNSEEN_BYTES_MAX: usize = 64 << 20;
+
 /// The end that messages with buffers come out of.
 #[derive(Debug)]
 pub struct BufferReceiver {
     messages: MessageReceiver,
     segments: HashMap<u32, Arc<Mapped>>,
     slots: Option<Arc<Slots>>,
+    /// What is left of [`UNSEEN_BYTES_MAX`].
+    unseen_bytes: usize,
     /// How far the ring was passed on when the last message's buffers were handed out.
     handed_out: Option<u64>,
 }
@@ -45,7 +52,9 @@ pub struct BufferReceiver {
 struct Mapped {
     mapping: SharedMapping,
     bytes: usize,
-    /// The pages before this were there once.
+    /// The sender had all pages before this when it handed the segment over; they stay.
+    made: usize,
+    /// The pages before this were there once, or are left to come as they are touched.
     seen: AtomicUsize,
 }
 
@@ -191,7 +200,8 @@ impl BufferReceiver {
     fn of(mut link: Link) -> Result<BufferReceiver, ChannelError> {
         link.take_files()?;
         let messages = MessageReceiver { link };
-        Ok(BufferReceiver { messages, segments: HashMap::new(), slots: None, handed_out: None })
+        let (segments, unseen_bytes) = (HashMap::new(), UNSEEN_BYTES_MAX);
+        Ok(BufferReceiver { messages, segments, slots: None, unseen_bytes, handed_out: None })
     }
 
     /// The message that is there now, without waiting.
@@ -280,7 +290,7 @@ impl BufferReceiver {
         let end = end.filter(|&end| end <= segment.bytes && (place.slot as usize) < SLOTS);
         let end = end.ok_or(ChannelError::Broken("it tells of a buffer that cannot be there"))?;
         let range = place.from as usize..end;
-        segment.see(&range);
+        segment.see(&range, &mut self.unseen_bytes);
         let (segment, slots) = (Arc::clone(segment), Arc::clone(slots));
         Ok(Found { segment, range, slots, slot: place.slot })
     }
@@ -309,8 +319,9 @@ impl BufferReceiver {
                         .map_err(|errno| unmapped(file, errno))
                         .map_err(ChannelError::refused(UNSAFE))?;
                     let bytes = mapping.words().len() * size_of::<u64>();
+                    let made = made_bytes(file.as_fd());
                     let seen = AtomicUsize::new(0);
-                    self.segments.insert(id, Arc::new(Mapped { mapping, bytes, seen }));
+                    self.segments.insert(id, Arc::new(Mapped { mapping, bytes, made, seen }));
                 }
                 (Some(b'-'), Some(id), None) => {
                     self.segments.remove(&id);
@@ -386,15 +397,27 @@ impl AsRawFd for BufferReceiver {
 
 impl Mapped {
     /// Has the pages of a range there: one call instead of a fault for every few of them. Without
-    /// them it goes on all the same.
-    fn see(&self, range: &Range<usize>) {
+    /// them it goes on all the same. Of pages that the call may have to make, it takes so many bytes
+    /// at the most, of which it leaves the rest.
+    fn see(&self, range: &Range<usize>, unseen_bytes: &mut usize) {
         let seen = self.seen.load(Relaxed);
         let fresh = range.start.max(seen)..range.end;
-        if !fresh.is_empty() {
-            let _ = self.mapping.populate_range(fresh.clone(), false);
-            self.seen.store(fresh.end, Relaxed);
+        if fresh.is_empty() {
+            return;
         }
+        let unseen = fresh.end.saturating_sub(fresh.start.max(self.made));
+        if let Some(left) = unseen_bytes.checked_sub(unseen) {
+            *unseen_bytes = left;
+            let _ = self.mapping.populate_range(fresh.clone(), false);
+        }
+        self.seen.store(fresh.end, Relaxed);
     }
+}
+
+/// Bytes before the first page that a file in memory does not have.
+fn made_bytes(file: BorrowedFd<'_>) -> usize {
+    let first_hole = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(0)).unwrap_or(0);
+    usize::try_from(first_hole).unwrap_or(0)
 }
 
 /// Where a message's buffers are.
@@ -490,6 +513,27 @@ mod tests {
                 buffer.bytes().copy_to(&mut bytes);
                 assert!(bytes.iter().all(|&it| it == byte), "{} for {byte}", bytes[0]);
             }
+        }
+    }
+
+    #[test]
+    fn a_sender_has_nobody_make_the_pages_that_it_tells_of() {
+        const SPARSE_BYTES: u64 = 1 << 30;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create(c"test", flags).expect("a memfd");
+        rustix::fs::ftruncate(&file, SPARSE_BYTES).expect("no page");
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::FUTURE_WRITE)
+            .expect("sealed");
+        let (mut sender, mut receiver) = pair();
+        send(&mut sender, 1, 3);
+        assert!(matches!(receiver.try_receive(), Ok(Buffers::Message(_))));
+        assert_eq!(receiver.unseen_bytes, UNSEEN_BYTES_MAX, "an honest one has them");
+        sender.messages.link.say(b"file+\xff\0\0\0", Some(file.as_fd())).expect("it goes");
+        for len in [1 << 20, 2 << 20, SPARSE_BYTES] {
+            let place = Place { segment: 0xff, slot: 0, from: 0, len };
+            receiver.find(place).expect("it is there");
+            let made_bytes = rustix::fs::fstat(&file).expect("its size").st_blocks as usize * 512;
+            assert!(made_bytes <= 2 << 20, "{made_bytes} bytes were made");
         }
     }
 

@@ -78,7 +78,10 @@ pub(super) fn prepare(
 ) -> ([Entry; 2], Flight) {
     let Request { token, first, then, buffer, personality, offloaded } = request;
     let maker = Maker { buffer: buffer.as_ref(), ring, of_token: &of_token };
-    let personality = personality.map_or(0, |personality| personality.0);
+    let personality = personality.map_or(0, |personality| {
+        assert_eq!(personality.ring, ring, "credentials are the ring's that registered them");
+        personality.id
+    });
     let mut flags = if offloaded { Flags::ASYNC } else { Flags::empty() };
     let finish = |entry: Entry, step: u8, flags: Flags| {
         let entry = entry.user_data(Place { index, step }.user_data());
@@ -283,8 +286,9 @@ fn answer_of(result: i32) -> Answer {
 }
 
 /// Whether a close with this answer was never made: cancelled, or not for a ring whose answers are
-/// polled for. Others are of close(2) itself, as of a file system that could not write (EIO, ENOSPC):
-/// the number is free by then, and may be somebody else's.
+/// polled for. Others are of close(2) itself, as of a file system that could not write (EIO, ENOSPC)
+/// or whatever one in user space (FUSE) says, EINVAL too: the number is free by then, and may be
+/// somebody else's.
 fn never_made(errno: Errno, completions: Completions) -> bool {
     errno == Errno::CANCELED || errno == Errno::INVAL && completions == Completions::Polled
 }

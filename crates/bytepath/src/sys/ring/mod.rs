@@ -154,8 +154,8 @@ impl<'fd> Ring<'fd> {
     ///
     /// # Panics
     /// If there is no [`Ring::room`]; a step that moves bytes has no buffer, or names a range that its
-    /// buffer does not have, or one of 4 GiB and more; or this process was forked from the one that
-    /// opened the ring, as with everything that is asked of one.
+    /// buffer does not have, or one of 4 GiB and more; its credentials are another ring's; or this
+    /// process was forked from the one that opened the ring, as with everything that is asked of one.
     pub fn push(&mut self, request: Request<'fd>) {
         let steps = request.steps();
         assert!(steps <= self.room(), "a ring takes no more than it has room for");
@@ -258,7 +258,8 @@ impl<'fd> Ring<'fd> {
     }
 
     /// The next answer that is already there, without a system call: of a request that is done, or of
-    /// one that goes on.
+    /// one that goes on. What had to wait may take a [`Ring::submit`] first, even of nothing
+    /// ([`TaskRun::Deferred`]).
     pub fn take(&mut self) -> Option<Completion> {
         loop {
             let entry = self.ring().completion().next()?;
@@ -366,7 +367,10 @@ impl Drop for Ring<'_> {
 fn build(setup: &Setup, task_run: TaskRun) -> Result<IoUring, Errno> {
     let mut builder = IoUring::builder();
     match task_run {
-        TaskRun::Deferred => builder.setup_single_issuer().setup_defer_taskrun(),
+        // The ring tells when something is due that a call that does not wait has to ask for.
+        TaskRun::Deferred => {
+            builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag()
+        }
         TaskRun::Cooperative => builder.setup_coop_taskrun(),
         TaskRun::Interrupting => &mut builder,
     };
@@ -395,7 +399,8 @@ fn word(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// A timespec of the kernel's.
+/// A timespec of the kernel's; a time without end is one of some years.
 fn timespec(duration: std::time::Duration) -> Box<types::Timespec> {
-    Box::new(types::Timespec::from(duration))
+    const YEARS: std::time::Duration = std::time::Duration::from_secs(100_000_000);
+    Box::new(types::Timespec::from(duration.min(YEARS)))
 }

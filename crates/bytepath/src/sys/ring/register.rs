@@ -93,13 +93,15 @@ impl<'fd> Ring<'fd> {
     /// The kernel's word: EINVAL where it does not know of this (Linux 5.6 does).
     pub fn register_personality(&mut self) -> Result<Personality, Refusal> {
         self.calls += 1;
-        self.ring().submitter().register_personality().map(Personality).map_err(|error| {
+        let answer = self.ring().submitter().register_personality();
+        answer.map(|id| Personality { ring: self.id, id }).map_err(|error| {
             Refusal::errno("cannot register this thread's credentials", word(error))
                 .remedy("Linux 5.6 and later can")
         })
     }
 
-    /// Counts up an eventfd with each completion, for whoever waits for other things as well.
+    /// Counts up an eventfd with each completion, for whoever waits for other things as well: once
+    /// it is readable, [`Ring::submit`], then [`Ring::take`] until there is none.
     ///
     /// # Errors
     /// The kernel's word: EBUSY where there is one already, EINVAL where it is no eventfd.

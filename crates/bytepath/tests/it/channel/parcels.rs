@@ -69,6 +69,8 @@ fn nobody_changes_a_sealed_buffer() {
 
 fn cannot_change(sealed: &SealedParcel) {
     let file = sealed.as_fd();
+    // Linux before 6.7 refuses shared mappings of it, be they only read.
+    assert_eq!(rights(sealed.as_slice()), "r--p");
     assert_eq!(rustix::io::write(file, b"x"), Err(Errno::PERM));
     for bytes in [0, 1 << 20] {
         assert_eq!(rustix::fs::ftruncate(file, bytes), Err(Errno::PERM));
@@ -95,4 +97,12 @@ fn a_buffer_that_could_still_change_or_is_too_short_is_refused() {
     }
     let file: OwnedFd = tempfile::tempfile().expect("a file").into();
     assert!(matches!(SealedParcel::open(file, 0), Err(ChannelError::Unsafe(_))));
+}
+
+/// What may be done with the mapping that begins with these bytes, as /proc/self/maps tells it.
+fn rights(bytes: &[u8]) -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("the maps");
+    let begins = format!("{:x}-", bytes.as_ptr().addr());
+    let line = maps.lines().find(|line| line.starts_with(&begins)).expect("it is mapped");
+    line.split_whitespace().nth(1).expect("its rights").to_owned()
 }

@@ -56,8 +56,8 @@ fn below(record: &Record) -> String {
         lines.push(format!(
             "A/A control “{}”: {} {}",
             control.arm,
-            numbers::ratio(control.ratio),
-            numbers::interval(control.ratio_ci95)
+            numbers::ratio_within(control.ratio, Some(control.ratio_ci95)),
+            numbers::ratio_interval(control.ratio_ci95)
         ));
     }
     let moved = |arm: &Arm| arm.median.is_some() && !arm.touched && arm.unit.is_of_bytes();

@@ -5,7 +5,9 @@ use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, presets,
 };
 
-use super::{ArmInRun, ComparedArm, Comparison, absence, difference, line_of, remarks, words};
+use super::{
+    ArmInRun, ComparedArm, Comparison, absence, difference, line_of, ratio_cells, remarks, words,
+};
 use crate::arm::Verdict;
 use crate::numbers;
 use crate::table::{Style, paragraph, printable};
@@ -84,15 +86,15 @@ fn row(arm: &ComparedArm, run: usize) -> [String; 7] {
         Some(median) => numbers::figure(median),
         None => absence(of).to_owned(),
     };
-    let unknown = || numbers::UNKNOWN.to_owned();
+    let [ratio, interval] = ratio_cells(other);
     [
         arm.name.clone(),
         arm.unit.as_str().to_owned(),
         median(base),
         median(other),
-        other.and_then(|arm| arm.ratio).map_or_else(unknown, numbers::ratio),
-        other.and_then(|arm| arm.ratio_interval).map_or_else(unknown, numbers::interval),
-        other.map_or_else(unknown, words),
+        ratio,
+        interval,
+        other.map_or_else(|| numbers::UNKNOWN.to_owned(), words),
     ]
 }
 

@@ -94,7 +94,7 @@ mod tests {
         let row: Vec<_> = text.lines().last().expect("a row").split_whitespace().collect();
         assert_eq!(
             row,
-            ["uring", "1.00", "1.50", "2.50", "30.0", "31.0", "40.0", "0.48", "0.95", "1000"]
+            ["uring", "1.00", "1.50", "2.50", "30.0", "31.0", "40.0", "0.477", "0.954", "1000"]
         );
     }
 }

@@ -223,19 +223,32 @@ fn figure(arm: &Arm, with_interval: bool, marks: &Marks) -> String {
     }
 }
 
-/// The text without control characters, cut to so many columns.
+/// The text without control characters, cut to so many columns. Names of arms differ at their ends as
+/// often as at their beginnings: what does not fit is left out in the middle, as on the page.
 fn fitted(text: &str, columns: usize, marks: &Marks) -> String {
     let text = table::printable(text).replace('\n', " ");
     if text.width() <= columns {
         return text;
     }
-    let mut used = 0;
     let room = columns.saturating_sub(marks.cut.width());
-    let kept = text.chars().take_while(|c| {
-        used += c.width().unwrap_or(0);
-        used <= room
-    });
-    kept.chain(marks.cut.chars()).collect()
+    let end_room = room * END_PERCENT / 100;
+    let begin: String = within(text.chars(), room - end_room).collect();
+    let end: Vec<char> = within(text.chars().rev(), end_room).collect();
+    begin + marks.cut + &end.into_iter().rev().collect::<String>()
+}
+
+/// So much of the room for a name that is cut has its end, in percent.
+const END_PERCENT: usize = 45;
+
+/// The first letters, as far as they fit into so many columns.
+fn within(letters: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item = char> {
+    letters
+        .scan(0, |used, c| {
+            *used += c.width().unwrap_or(0);
+            Some((*used, c))
+        })
+        .take_while(move |(used, _)| *used <= columns)
+        .map(|(_, c)| c)
 }
 
 fn painted(lane: &str, arm: &Arm, style: Style) -> String {
@@ -275,4 +288,24 @@ fn ascii_only(text: &str) -> String {
             _ => '?',
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_do_not_fit_lose_their_middle() {
+        for (name, columns, shown) in [
+            ("vmsplice-splice-huge@same-cpu", 16, "vmsplice-…me-cpu"),
+            ("vmsplice-splice-huge@free", 16, "vmsplice-…e@free"),
+            ("write-read", 10, "write-read"),
+            ("管道管道管道", 8, "管道…道"),
+            ("ab", 1, "…"),
+        ] {
+            let cut = fitted(name, columns, &DRAWN);
+            assert_eq!(cut, shown);
+            assert!(cut.width() <= columns);
+        }
+    }
 }

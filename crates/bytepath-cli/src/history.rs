@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use bytepath_lab::store::Entry;
-use bytepath_report::table;
+use bytepath_report::table::{self, Fitted};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -92,7 +92,7 @@ fn list(options: &Options) -> anyhow::Result<()> {
         entries.iter().copied().partition(|entry| entry.problem.is_none());
     let mut text = match (sound.is_empty(), unsound.is_empty()) {
         (false, _) => {
-            table::listing(&HEADINGS, &sound.into_iter().map(row).collect::<Vec<_>>(), style())
+            table::listing(&columns(), &sound.into_iter().map(row).collect::<Vec<_>>(), style())
         }
         (true, false) => String::new(),
         (true, true) if skipped > 0 => String::new(),
@@ -109,16 +109,26 @@ fn list(options: &Options) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("standard output")
 }
 
-const HEADINGS: [&str; 6] = ["run", "experiment", "blocks", "arms", "bytepath", "kernel"];
+/// The name of a run, which is what people copy, stays whole.
+fn columns() -> [Fitted; 6] {
+    [
+        Fitted::new("run"),
+        Fitted::new("experiment").importance(5).wraps_from(11),
+        Fitted::new("blocks").importance(3),
+        Fitted::new("arms").importance(4),
+        Fitted::new("bytepath").importance(2),
+        Fitted::new("kernel").importance(1),
+    ]
+}
 
-fn row(entry: &Entry) -> [String; 6] {
+fn row(entry: &Entry) -> Vec<String> {
     let doubt = if entry.trusted { "" } else { " (untrusted)" };
     let arms = match entry.arms_ok == entry.arms {
         true => entry.arms.to_string(),
         false => format!("{} of {}", entry.arms_ok, entry.arms),
     };
     let kernel = entry.kernel.split_whitespace().next().unwrap_or_default();
-    [
+    vec![
         entry.name.clone(),
         format!("{}{doubt}", entry.experiment),
         entry.blocks.to_string(),

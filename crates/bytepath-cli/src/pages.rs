@@ -11,7 +11,8 @@ use anyhow::{Context, bail};
 use bytepath::machine::Machine;
 use bytepath_lab::descendants;
 use bytepath_lab::page_map::{Frames, Lookup, Mapping, Settings, advice};
-use bytepath_report::{numbers, table};
+use bytepath_report::numbers;
+use bytepath_report::table::{self, Fitted};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -238,7 +239,17 @@ fn look(pid: u32) -> anyhow::Result<Seen> {
     })
 }
 
-const HEADINGS: [&str; 7] = ["addresses", "may", "there", "huge", "pages of", "swapped", "what"];
+fn columns() -> [Fitted; 7] {
+    [
+        Fitted::new("addresses"),
+        Fitted::new("may").importance(2),
+        Fitted::new("there").importance(5),
+        Fitted::new("huge").importance(4),
+        Fitted::new("pages of").importance(1).wraps_from(16),
+        Fitted::new("swapped").importance(3),
+        Fitted::new("what").wraps_from(12),
+    ]
+}
 
 fn told(all: &[Seen], options: &Options) -> String {
     let mut text = String::new();
@@ -260,7 +271,7 @@ fn told(all: &[Seen], options: &Options) -> String {
         let (shown, small): (Vec<_>, Vec<_>) = seen.mappings.iter().partition(is_shown);
         if !shown.is_empty() {
             let rows: Vec<_> = shown.iter().map(|seen| row(seen)).collect();
-            text += &format!("\n{}\n", table::listing(&HEADINGS, &rows, style()));
+            text += &format!("\n{}\n", table::listing(&columns(), &rows, style()));
         }
         if !small.is_empty() {
             let bytes = small.iter().map(|seen| seen.mapping.resident_bytes).sum();
@@ -299,7 +310,7 @@ fn what(mapping: &Mapping) -> &str {
     if mapping.name.is_empty() { "memory" } else { &mapping.name }
 }
 
-fn row(seen: &SeenMapping) -> [String; 7] {
+fn row(seen: &SeenMapping) -> Vec<String> {
     let mapping = &seen.mapping;
     let sizes = match &seen.frames {
         Some(frames) => {
@@ -314,7 +325,7 @@ fn row(seen: &SeenMapping) -> [String; 7] {
         None => numbers::UNKNOWN.to_owned(),
     };
     let none_or = |bytes: u64| if bytes == 0 { String::new() } else { numbers::bytes(bytes) };
-    [
+    vec![
         format!("{:x}-{:x}", mapping.range.start, mapping.range.end),
         mapping.permissions.clone(),
         numbers::bytes(mapping.resident_bytes),

@@ -245,15 +245,16 @@ fn measured(arm: &Arm) -> String {
     }
 }
 
-/// `11.1 times the reference [10.8, 11.4]`, or for times `0.50 of the time of the reference`.
+/// `11.1 times the reference [10.8, 11.4]`, or for times `0.500 of the time of the reference`.
 fn against(arm: &Arm, reference: Option<&Arm>) -> String {
     let Some(ratio) = arm.ratio else { return "with no ratio to the reference".to_owned() };
     let named = reference
         .map_or_else(|| "its reference".to_owned(), |arm| format!("the reference {}", called(arm)));
     let interval =
-        arm.ratio_ci95.map_or_else(String::new, |of| format!(" {}", numbers::interval(of)));
+        arm.ratio_ci95.map_or_else(String::new, |of| format!(" {}", numbers::ratio_interval(of)));
+    let times = numbers::times(ratio, arm.ratio_ci95);
     match arm.better {
-        Better::Higher => format!("{} times {named}{interval}", numbers::figure(ratio)),
-        Better::Lower => format!("{} of the time of {named}{interval}", numbers::figure(ratio)),
+        Better::Higher => format!("{times} times {named}{interval}"),
+        Better::Lower => format!("{times} of the time of {named}{interval}"),
     }
 }

@@ -179,6 +179,14 @@ fn percent(share: f64) -> String {
     }
 }
 
+/// The ratio and its interval as cells of a table.
+fn ratio_cells(arm: Option<&ArmInRun>) -> [String; 2] {
+    let interval = arm.and_then(|arm| arm.ratio_interval);
+    let ratio = arm.and_then(|arm| arm.ratio).map(|of| numbers::ratio_within(of, interval));
+    [ratio, interval.map(numbers::ratio_interval)]
+        .map(|cell| cell.unwrap_or_else(|| numbers::UNKNOWN.to_owned()))
+}
+
 /// Why there is no figure of an arm in a run, in a word for a table.
 fn absence(arm: Option<&ArmInRun>) -> &'static str {
     match arm {

@@ -48,6 +48,7 @@ fn table(record: &Record) -> String {
 
 fn below(record: &Record) -> String {
     let mut lines = Vec::new();
+    let mut again = String::new();
     for arm in record.arms.iter().filter(|arm| arm.status == Status::Unavailable) {
         let why = arm.why.as_deref().unwrap_or("the record does not say why");
         lines.push(format!("n/a {}: {why}", arm.name));
@@ -56,8 +57,8 @@ fn below(record: &Record) -> String {
         lines.push(format!(
             "A/A control “{}”: {} {}",
             control.arm,
-            numbers::ratio(control.ratio),
-            numbers::interval(control.ratio_ci95)
+            numbers::ratio_within(control.ratio, Some(control.ratio_ci95)),
+            numbers::ratio_interval(control.ratio_ci95)
         ));
     }
     let moved = |arm: &Arm| arm.median.is_some() && !arm.touched && arm.unit.is_of_bytes();
@@ -70,7 +71,7 @@ fn below(record: &Record) -> String {
         }
     }
     if let Some(command) = record.settings.get(crate::page::COMMAND).and_then(|of| of.as_str()) {
-        lines.push(format!("again: {command}"));
+        again = format!("- again:\n{}", block(command, "  "));
     }
     let machine = &record.machine;
     let cpu = machine.cpu_model.as_deref().unwrap_or("an unknown CPU");
@@ -82,7 +83,16 @@ fn below(record: &Record) -> String {
     ));
     lines.extend(record.notes.iter().cloned());
     let line = |line: String| format!("- {}\n", escaped(&line));
-    lines.into_iter().map(line).collect::<String>() + "\n"
+    lines.into_iter().map(line).collect::<String>() + &again + "\n"
+}
+
+/// Text to be copied as it is, in a block of code: there spaces stay, and nothing means anything.
+fn block(text: &str, indent: &str) -> String {
+    let text = printable(text);
+    let marks = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(3.max(marks + 1));
+    let lines = std::iter::once(fence.as_str()).chain(text.lines()).chain([fence.as_str()]);
+    lines.map(|line| format!("{indent}{line}\n")).collect()
 }
 
 /// What some renderers make something of in the text that they have made, where a backslash is gone:
@@ -177,5 +187,17 @@ mod tests {
         ] {
             assert_eq!(escaped(text), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_command_can_be_copied_as_it_is() {
+        let mut record = Record::default();
+        let command = "bytepath bench cmd --arms '*@same-cpu' 'a  b' 'echo ```` #1 <b>'\n'two \\'";
+        record.settings.insert(crate::page::COMMAND.to_owned(), command.into());
+        let text = render(&record, &Here::default());
+        let fence = "`````";
+        let wanted = command.replace('\n', "\n  ");
+        let wanted = format!("- again:\n  {fence}\n  {wanted}\n  {fence}\n\n");
+        assert!(text.ends_with(&wanted), "{text}");
     }
 }

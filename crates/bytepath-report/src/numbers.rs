@@ -6,7 +6,7 @@ pub const UNKNOWN: &str = "–";
 const THOUSANDS: [&str; 5] = ["", "k", "M", "G", "T"];
 const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/// A figure with about three significant digits: `0.83`, `8.51`, `94.2`, `312`, `1234`, `12.3k`,
+/// A figure with about three significant digits: `0.830`, `8.51`, `94.2`, `312`, `1234`, `12.3k`,
 /// `1.49M`; small ones keep three digits (`0.0123`), and tiny and huge ones take an exponent
 /// (`1.23e-5`). Figures that are not finite are `–`.
 pub fn figure(value: f64) -> String {
@@ -48,7 +48,43 @@ pub fn interval([low, high]: [f64; 2]) -> String {
 
 /// A ratio: `1.02x`.
 pub fn ratio(value: f64) -> String {
-    format!("{}x", figure(value))
+    ratio_within(value, None)
+}
+
+/// A ratio that stands beside its interval, as the interval's ends do where it would else lie outside
+/// of it: `1.003x` beside `[1.002, 1.005]`, and `1.00x` beside `[0.998, 1.02]`.
+pub fn ratio_within(value: f64, interval: Option<[f64; 2]>) -> String {
+    format!("{}x", times(value, interval))
+}
+
+/// The same as a factor in a sentence: `1.02`.
+pub fn times(value: f64, interval: Option<[f64; 2]>) -> String {
+    let usual = figure(value);
+    let is_outside = |[low, high]: [f64; 2]| {
+        usual.parse::<f64>().is_ok_and(|shown| !(low..=high).contains(&shown))
+    };
+    if interval.is_some_and(is_outside) { end_of_ratio(value) } else { usual }
+}
+
+/// The interval of a ratio: `[1.004, 1.05]`. Only an end that is 1 reads as 1, so that everybody sees
+/// on which side of 1 it lies, and within how many percents.
+pub fn ratio_interval([low, high]: [f64; 2]) -> String {
+    format!("[{}, {}]", end_of_ratio(low), end_of_ratio(high))
+}
+
+/// So near to 1 a ratio has tenths of a percent, as verdicts do.
+const NEAR_ONE: f64 = 0.0095;
+/// The smallest step of a float beside 1 shows in so many decimals.
+const DECIMALS_MAX: usize = 16;
+
+/// With as many decimals as it takes to tell it from 1.
+fn end_of_ratio(value: f64) -> String {
+    if value == 1.0 || (value - 1.0).abs() >= NEAR_ONE || !value.is_finite() {
+        return figure(value);
+    }
+    let with = |decimals: usize| format!("{value:.decimals$}");
+    let reads_as_one = |text: &String| text.parse() == Ok(1.0);
+    (3..DECIMALS_MAX).map(with).find(|text| !reads_as_one(text)).unwrap_or(with(DECIMALS_MAX))
 }
 
 /// A size in the binary units: `512 B`, `22 KiB`, `1 MiB`, `1.50 GiB`. Whole ones have no decimals.
@@ -79,7 +115,8 @@ fn decimals(size: f64) -> usize {
     match size {
         _ if size >= 99.95 => 0,
         _ if size >= 9.995 => 1,
-        _ if size >= 0.099_95 => 2,
+        _ if size >= 0.999_5 => 2,
+        _ if size >= 0.099_95 => 3,
         _ if size >= 0.009_995 => 4,
         _ => 5,
     }
@@ -128,7 +165,8 @@ mod tests {
     fn figures_keep_about_three_significant_digits() {
         let cases = [
             (0.0, "0"),
-            (0.83, "0.83"),
+            (0.83, "0.830"),
+            (0.1042, "0.104"),
             (8.51, "8.51"),
             (94.2, "94.2"),
             (312.0, "312"),
@@ -155,7 +193,8 @@ mod tests {
             (99.96, "100"),
             (9_999.6, "10.0k"),
             (999_600.0, "1.00M"),
-            (0.099_96, "0.10"),
+            (0.999_6, "1.00"),
+            (0.099_96, "0.100"),
             (0.009_996, "0.0100"),
             (0.000_999_6, "0.00100"),
         ];
@@ -174,9 +213,38 @@ mod tests {
     #[test]
     fn intervals_and_ratios_read_as_in_the_tables() {
         assert_eq!(interval([91.0, 96.3]), "[91.0, 96.3]");
-        assert_eq!(interval([0.98, 1.05]), "[0.98, 1.05]");
+        assert_eq!(interval([0.98, 1.05]), "[0.980, 1.05]");
         assert_eq!(ratio(1.018), "1.02x");
         assert_eq!(ratio(15.23), "15.2x");
+    }
+
+    #[test]
+    fn only_the_end_of_a_ratio_that_is_1_reads_as_1() {
+        for (ends, shown) in [
+            ([1.0021, 1.0049], "[1.002, 1.005]"),
+            ([1.004, 1.048], "[1.004, 1.05]"),
+            ([0.996, 1.048], "[0.996, 1.05]"),
+            ([0.994, 1.006], "[0.994, 1.006]"),
+            ([0.999_96, 1.000_03], "[0.99996, 1.00003]"),
+            ([1.0 - f64::EPSILON, 1.0 + f64::EPSILON], "[0.9999999999999998, 1.0000000000000002]"),
+            ([1.0, 1.0094], "[1.00, 1.009]"),
+            ([0.0, f64::INFINITY], "[0, –]"),
+        ] {
+            assert_eq!(ratio_interval(ends), shown, "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_lies_within_the_interval_beside_it() {
+        for (value, ends, shown) in [
+            (1.0035, [1.0021, 1.0049], "1.004x"),
+            (1.0035, [0.998, 1.0049], "1.00x"),
+            (1.0061, [0.998, 1.009], "1.006x"),
+            (0.999_7, [0.9994, 0.999_9], "0.9997x"),
+            (2.004, [2.0035, 2.0045], "2.00x"),
+        ] {
+            assert_eq!(ratio_within(value, Some(ends)), shown, "{value} {ends:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! A record as a plot for the terminal: each arm's median and interval on one axis, and what others
 //! published beside.
 
+use std::collections::BTreeSet;
+
 use anstyle::AnsiColor;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -104,6 +106,8 @@ fn groups(record: &Record) -> Vec<Vec<&Arm>> {
 
 /// How the columns of a group are laid out.
 struct Panel<'a> {
+    width: usize,
+    /// Columns for the names; none where they stand above their lanes.
     name: usize,
     lane: usize,
     figures: Vec<String>,
@@ -115,7 +119,11 @@ struct Panel<'a> {
 impl<'a> Panel<'a> {
     fn of(arms: &[&Arm], width: usize, marks: &'a Marks) -> Panel<'a> {
         let widest = arms.iter().map(|arm| arm.name.width()).max().unwrap_or(0);
-        let name = widest.min(width * NAME_PERCENT / 100).max(1);
+        let beside = widest.min(width * NAME_PERCENT / 100).max(1);
+        // Names that would be cut alike stand above their lanes, as on the page.
+        let cut = |columns| arms.iter().map(move |arm| fitted(&arm.name, columns, marks));
+        let different = |columns| cut(columns).collect::<BTreeSet<_>>().len();
+        let name = if different(beside) < different(widest) { 0 } else { beside };
         let mut figures: Vec<String> = arms.iter().map(|arm| figure(arm, true, marks)).collect();
         let lane_beside = |figures: &[String]| {
             let widest = figures.iter().map(|text| text.width()).max().unwrap_or(0);
@@ -129,13 +137,18 @@ impl<'a> Panel<'a> {
             let published = arm.published.iter().map(|published| published.value);
             arm.median.into_iter().chain(arm.ci95.into_iter().flatten()).chain(published)
         });
-        Panel { name, lane, figures, scale: Scale::of(all), unit: arms[0].unit, marks }
+        Panel { width, name, lane, figures, scale: Scale::of(all), unit: arms[0].unit, marks }
     }
 
     fn draw(&self, arms: &[&Arm], style: Style) -> String {
         let mut text = String::new();
         for (arm, figure) in arms.iter().zip(&self.figures) {
-            let name = fitted(&arm.name, self.name, self.marks);
+            let mut name = fitted(&arm.name, self.name, self.marks);
+            if self.name == 0 {
+                text.push_str(&fitted(&arm.name, self.width, self.marks));
+                text.push('\n');
+                name.clear();
+            }
             let pad = self.name - name.width();
             let line = format!(
                 "{name}{:pad$}{:GAP$}{}{:GAP$}{figure}",
@@ -223,19 +236,32 @@ fn figure(arm: &Arm, with_interval: bool, marks: &Marks) -> String {
     }
 }
 
-/// The text without control characters, cut to so many columns.
+/// The text without control characters, cut to so many columns. Names of arms differ at their ends as
+/// often as at their beginnings: what does not fit is left out in the middle, as on the page.
 fn fitted(text: &str, columns: usize, marks: &Marks) -> String {
     let text = table::printable(text).replace('\n', " ");
     if text.width() <= columns {
         return text;
     }
-    let mut used = 0;
     let room = columns.saturating_sub(marks.cut.width());
-    let kept = text.chars().take_while(|c| {
-        used += c.width().unwrap_or(0);
-        used <= room
-    });
-    kept.chain(marks.cut.chars()).collect()
+    let end_room = room * END_PERCENT / 100;
+    let begin: String = within(text.chars(), room - end_room).collect();
+    let end: Vec<char> = within(text.chars().rev(), end_room).collect();
+    begin + marks.cut + &end.into_iter().rev().collect::<String>()
+}
+
+/// So much of the room for a name that is cut has its end, in percent.
+const END_PERCENT: usize = 45;
+
+/// The first letters, as far as they fit into so many columns.
+fn within(letters: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item = char> {
+    letters
+        .scan(0, |used, c| {
+            *used += c.width().unwrap_or(0);
+            Some((*used, c))
+        })
+        .take_while(move |(used, _)| *used <= columns)
+        .map(|(_, c)| c)
 }
 
 fn painted(lane: &str, arm: &Arm, style: Style) -> String {
@@ -275,4 +301,45 @@ fn ascii_only(text: &str) -> String {
             _ => '?',
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_do_not_fit_lose_their_middle() {
+        for (name, columns, shown) in [
+            ("vmsplice-splice-huge@same-cpu", 16, "vmsplice-…me-cpu"),
+            ("vmsplice-splice-huge@free", 16, "vmsplice-…e@free"),
+            ("write-read", 10, "write-read"),
+            ("管道管道管道", 8, "管道…道"),
+            ("ab", 1, "…"),
+        ] {
+            let cut = fitted(name, columns, &DRAWN);
+            assert_eq!(cut, shown);
+            assert!(cut.width() <= columns);
+        }
+    }
+
+    #[test]
+    fn names_that_would_be_cut_alike_stand_above_their_lanes() {
+        let steps = ["splice", "splice-huge", "splice-huge-spin", "splice-untouched", "read"];
+        let arm = |step: &str| {
+            let mut arm = Arm::new(format!("vmsplice-{step}@same-cpu"), Unit::GibPerSecond);
+            (arm.median, arm.ci95) = (Some(8.0), Some([7.0, 9.0]));
+            arm
+        };
+        let record = Record { arms: steps.map(arm).to_vec(), ..Record::default() };
+        for width in 34..120 {
+            let style = Style { colour: false, width: Some(width), unicode: true };
+            let text = render(&record, style);
+            let widest = text.lines().map(|line| line.width()).max().unwrap_or(0);
+            assert!(widest <= usize::from(width), "{width} columns:\n{text}");
+            let begin = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+            let names: BTreeSet<_> =
+                text.lines().map(begin).filter(|name| name.starts_with("vmsplice")).collect();
+            assert_eq!(names.len(), steps.len(), "{width} columns:\n{text}");
+        }
+    }
 }

@@ -6,19 +6,17 @@
 
 pub(crate) mod columns;
 mod figures;
+mod fitted;
 mod footnotes;
 pub(crate) mod latencies;
-mod listing;
 
 use anstyle::AnsiColor;
-use comfy_table::{
-    CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, TableComponent, presets,
-};
+use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, TableComponent, presets};
 
 use crate::numbers;
 use crate::record::{Experiment, Record};
 use columns::Column;
-pub use listing::listing;
+pub use fitted::{Fitted, listing};
 
 /// How a table is drawn. The caller knows the terminal; this crate never asks it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,12 +44,12 @@ pub fn render(record: &Record, style: Style) -> String {
     text.push_str(&printable(&draw(record, &shown, style)));
     text.push_str("\n\n");
     if let Some(latencies) = latencies::draw(record, style) {
-        text.push_str(&printable(&latencies));
-        text.push_str("\n\n");
+        text.push_str(&latencies);
+        text.push('\n');
     }
     if let Some(figures) = figures::draw(record, style) {
-        text.push_str(&printable(&figures));
-        text.push_str("\n\n");
+        text.push_str(&figures);
+        text.push('\n');
     }
     for line in footnotes::all(record, &shown) {
         text.push_str(&paragraph(&line, style));
@@ -126,31 +124,8 @@ fn table(record: &Record, columns: &[&Column]) -> Table {
     table
 }
 
-/// A table that stands beside the first one: names of arms, then figures.
-fn beside(headings: Vec<String>, rows: Vec<Vec<String>>, style: Style) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
-    let columns = headings.len();
-    table.set_header(headings).add_rows(rows);
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, if index + 1 == columns { 0 } else { GAP }));
-        let is_figure = index > 0;
-        column.set_cell_alignment(match is_figure {
-            true => CellAlignment::Right,
-            false => CellAlignment::Left,
-        });
-    }
-    let gaps = GAP.saturating_mul(columns.saturating_sub(1) as u16);
-    let widths = table.column_max_content_widths();
-    let natural = widths.iter().fold(gaps, |total, width| total.saturating_add(*width));
-    if let Some(width) = style.width.filter(|width| natural > *width) {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        for column in table.column_iter_mut().skip(1) {
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
-    }
-    table.trim_fmt()
-}
+/// So many columns of a name stay beside figures.
+pub(crate) const NAME_MIN: u16 = 16;
 
 /// The line that must not be missed: these figures may be wrong.
 fn alarm(record: &Record, style: Style) -> String {

@@ -1,6 +1,6 @@
 //! One arm against the reference arm, block by block, and what that says.
 
-use bytepath_report::{Better, Verdict};
+use bytepath_report::{Better, Verdict, numbers};
 
 use super::interval::{
     Interval, RANK_BLOCKS_MIN, StatsError, bootstrap_median_interval, enough_blocks, logarithms,
@@ -75,14 +75,15 @@ pub fn verdict(interval: Interval, better: Better, margin: f64) -> Verdict {
 /// did the same work, so an interval that excludes 1 was made by something else. `None` when the
 /// control is clean. About one clean run in twenty to thirty is distrusted by chance.
 pub fn untrusted_why(control: &Ratio) -> Option<String> {
-    let Interval { low, high } = control.interval;
     if control.interval.contains(1.0) {
         return None;
     }
+    let interval = control.interval.into();
     Some(format!(
-        "the reference arm differs from itself: ratio {:.3} [{low:.3}, {high:.3}] excludes 1; \
+        "the reference arm differs from itself: ratio {} {} excludes 1; \
          something that is not the arms moves the figures; run again on a quieter machine, or \
          with more blocks",
-        control.median
+        numbers::times(control.median, Some(interval)),
+        numbers::ratio_interval(interval)
     ))
 }

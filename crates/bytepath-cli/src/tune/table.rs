@@ -131,7 +131,7 @@ fn hints(machine: &Machine, profile: &Profile) -> Vec<String> {
 pub(super) fn regret_head() -> io::Result<()> {
     writeln!(
         io::stdout(),
-        "{:<22} {:>8} {:>8} {:>18}  best fixed choice",
+        "{:<22} {:>8} {:>8} {:>20}  best fixed choice",
         "GiB/s",
         "planner",
         "best",
@@ -145,11 +145,11 @@ pub(super) fn regret(pair: (End, End), regret: Option<&Regret>, verdict: &str) -
     let Some(regret) = regret else {
         return writeln!(io::stdout(), "{name:<22} could not be compared");
     };
-    let [low, high] = regret.ratio_ci95;
-    let ratio = format!("{:.2} [{low:.2}, {high:.2}]", regret.ratio);
+    let ratio = numbers::times(regret.ratio, Some(regret.ratio_ci95));
+    let ratio = format!("{ratio} {}", numbers::ratio_interval(regret.ratio_ci95));
     writeln!(
         io::stdout(),
-        "{name:<22} {:>8} {:>8} {ratio:>18}  {}{verdict}",
+        "{name:<22} {:>8} {:>8} {ratio:>20}  {}{verdict}",
         numbers::figure(regret.planner_gib_per_s),
         numbers::figure(regret.best_gib_per_s),
         regret.best

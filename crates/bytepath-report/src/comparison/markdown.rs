@@ -1,6 +1,6 @@
 //! A comparison as Markdown, for the comment of a review.
 
-use super::{ArmInRun, Comparison, absence, difference, line_of, remarks, words};
+use super::{ArmInRun, Comparison, absence, difference, line_of, ratio_cells, remarks, words};
 use crate::markdown::escaped;
 use crate::numbers;
 
@@ -43,15 +43,14 @@ impl Comparison {
                 Some(median) => numbers::figure(median),
                 None => absence(of).to_owned(),
             };
-            let ratio = two.and_then(|arm| arm.ratio).map(numbers::ratio);
-            let interval = two.and_then(|arm| arm.ratio_interval).map(numbers::interval);
+            let [ratio, interval] = ratio_cells(two);
             let cells = [
                 escaped(&arm.name),
                 arm.unit.as_str().to_owned(),
                 median(one),
                 median(two),
-                ratio.unwrap_or_else(|| numbers::UNKNOWN.to_owned()),
-                interval.unwrap_or_else(|| numbers::UNKNOWN.to_owned()),
+                ratio,
+                interval,
                 two.map_or_else(|| numbers::UNKNOWN.to_owned(), words),
             ];
             text += &format!("| {} |\n", cells.join(" | "));

@@ -1,17 +1,16 @@
 //! A comparison as tables for the terminal, one for each run that is held against the base.
 
 use anstyle::AnsiColor;
-use comfy_table::{
-    CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, presets,
-};
 
-use super::{ArmInRun, ComparedArm, Comparison, absence, difference, line_of, remarks, words};
+use super::{
+    ArmInRun, ComparedArm, Comparison, absence, difference, line_of, ratio_cells, remarks, words,
+};
 use crate::arm::Verdict;
 use crate::numbers;
-use crate::table::{Style, paragraph, printable};
+use crate::table::{Fitted, NAME_MIN, Style, listing, paragraph};
 
-/// Spaces between two columns.
-const GAP: u16 = 2;
+/// A verdict wraps to no less: `undecided: would`.
+const VERDICT_MIN: u16 = 16;
 
 impl Comparison {
     /// The comparison as tables, ending in a newline.
@@ -23,7 +22,7 @@ impl Comparison {
         }
         for run in 1..self.runs.len() {
             text.push('\n');
-            text += &coloured(&printable(&self.table(run, style)), style);
+            text += &coloured(&self.table(run, style), style);
         }
         text.push('\n');
         text += &match self.differences.is_empty() {
@@ -40,41 +39,19 @@ impl Comparison {
     }
 
     fn table(&self, run: usize, style: Style) -> String {
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
         let (base, other) = (Comparison::letter(0), Comparison::letter(run));
-        let ratio = format!("{other}/{base}");
-        let median = |letter: &str| format!("{letter}\nmedian");
-        table.set_header([
-            "arm",
-            "unit",
-            &median(&base),
-            &median(&other),
-            &ratio,
-            "interval",
-            "verdict",
-        ]);
-        for arm in &self.arms {
-            table.add_row(row(arm, run));
-        }
-        for (index, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((0, if index == 6 { 0 } else { GAP }));
-            let figures = (2..=5).contains(&index);
-            column.set_cell_alignment(if figures {
-                CellAlignment::Right
-            } else {
-                CellAlignment::Left
-            });
-        }
-        let widths = table.column_max_content_widths();
-        let natural = widths.iter().fold(6 * GAP, |total, width| total.saturating_add(*width));
-        if let Some(width) = style.width.filter(|width| natural > *width) {
-            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-            for column in table.column_iter_mut().skip(1).take(5) {
-                column.set_constraint(ColumnConstraint::ContentWidth);
-            }
-        }
-        table.trim_fmt()
+        let figures = |heading: String| Fitted::new(heading).of_figures();
+        let columns = [
+            Fitted::new("arm").wraps_from(NAME_MIN),
+            Fitted::new("unit").importance(1),
+            figures(format!("{base}\nmedian")).importance(2),
+            figures(format!("{other}\nmedian")).importance(3),
+            figures(format!("{other}/{base}")).importance(5),
+            figures("interval".to_owned()).importance(4),
+            Fitted::new("verdict").wraps_from(VERDICT_MIN),
+        ];
+        let rows: Vec<_> = self.arms.iter().map(|arm| row(arm, run).to_vec()).collect();
+        listing(&columns, &rows, style)
     }
 }
 
@@ -84,15 +61,15 @@ fn row(arm: &ComparedArm, run: usize) -> [String; 7] {
         Some(median) => numbers::figure(median),
         None => absence(of).to_owned(),
     };
-    let unknown = || numbers::UNKNOWN.to_owned();
+    let [ratio, interval] = ratio_cells(other);
     [
         arm.name.clone(),
         arm.unit.as_str().to_owned(),
         median(base),
         median(other),
-        other.and_then(|arm| arm.ratio).map_or_else(unknown, numbers::ratio),
-        other.and_then(|arm| arm.ratio_interval).map_or_else(unknown, numbers::interval),
-        other.map_or_else(unknown, words),
+        ratio,
+        interval,
+        other.map_or_else(|| numbers::UNKNOWN.to_owned(), words),
     ]
 }
 
@@ -114,4 +91,61 @@ fn coloured(text: &str, style: Style) -> String {
         None => format!("{line}\n"),
     };
     text.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arm::{Better, Status, Unit};
+    use crate::comparison::Method;
+
+    fn arm(name: &str, verdict: Verdict) -> ComparedArm {
+        let run = |ratio, ratio_interval, verdict| ArmInRun {
+            status: Status::Ok,
+            why: None,
+            median: Some(12.3),
+            ci95: Some([12.1, 12.5]),
+            ratio,
+            ratio_interval,
+            verdict,
+            shows_from: Some(0.08),
+        };
+        let (base, other) =
+            (run(None, None, None), run(Some(1.1), Some([0.98, 1.2]), Some(verdict)));
+        let name = name.to_owned();
+        let runs = vec![Some(base), Some(other)];
+        ComparedArm { name, unit: Unit::GibPerSecond, better: Better::Higher, runs }
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_names_and_verdicts_stay_readable() {
+        let method = Method {
+            confidence: 0.95,
+            intervals: 2,
+            margin: 0.02,
+            repeats: 0,
+            between: String::new(),
+        };
+        let comparison = Comparison {
+            schema: Default::default(),
+            bytepath: String::new(),
+            experiment: Default::default(),
+            runs: vec![Default::default(), Default::default()],
+            differences: Vec::new(),
+            method,
+            arms: vec![
+                arm("vmsplice-splice-huge-spin@same-cpu", Verdict::Undecided),
+                arm("write-read@same-cpu", Verdict::Faster),
+            ],
+            notes: Vec::new(),
+        };
+        for width in 40..140 {
+            let text = comparison.table(1, Style { colour: false, width: Some(width) });
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+            assert!(widest <= usize::from(width), "{width} columns:\n{text}");
+            assert!(text.contains("undecided: would") && text.contains("faster"), "{text}");
+            assert!(text.lines().count() <= 10, "{width} columns:\n{text}");
+            assert_eq!(text.contains("too narrow"), !text.contains("GiB/s"), "{text}");
+        }
+    }
 }

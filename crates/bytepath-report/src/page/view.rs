@@ -129,8 +129,8 @@ impl Run {
                 format!(
                     "The reference once more as “{}”: {} {}",
                     shown(&control.arm, NAME_MAX),
-                    numbers::ratio(control.ratio),
-                    numbers::interval(control.ratio_ci95)
+                    numbers::ratio_within(control.ratio, Some(control.ratio_ci95)),
+                    numbers::ratio_interval(control.ratio_ci95)
                 )
             }),
             id: shown(&record.id, NAME_MAX),

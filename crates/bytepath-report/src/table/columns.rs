@@ -89,7 +89,7 @@ pub(crate) const ALL: &[Column] = &[
     Column {
         name: "ratio's interval",
         heading: |_| "ratio's\ninterval".to_owned(),
-        cell: |_, arm| arm.ratio_ci95.map_or_else(unknown, numbers::interval),
+        cell: |_, arm| arm.ratio_ci95.map_or_else(unknown, numbers::ratio_interval),
         alignment: CellAlignment::Right,
         importance: Some(6),
     },
@@ -234,7 +234,8 @@ fn measured(record: &Record, arm: &Arm, value: Option<f64>) -> String {
 }
 
 fn ratio(arm: &Arm) -> String {
-    arm.ratio_or_reference().map_or_else(unknown, numbers::ratio)
+    let shown = |ratio| numbers::ratio_within(ratio, arm.ratio_ci95);
+    arm.ratio_or_reference().map_or_else(unknown, shown)
 }
 
 fn figure(value: Option<f64>) -> String {

@@ -1,6 +1,6 @@
 //! A further table, of arms that tell more than one value.
 
-use super::Style;
+use super::{Fitted, NAME_MIN, Style, listing};
 use crate::figures::Figures;
 use crate::numbers::{self, UNKNOWN};
 use crate::record::Record;
@@ -27,7 +27,16 @@ pub(super) fn draw(record: &Record, style: Style) -> Option<String> {
         };
         std::iter::once((*name).clone()).chain(columns.iter().map(known)).collect()
     };
-    Some(super::beside(headings, arms.iter().map(row).collect(), style))
+    // Those that an experiment tells first are the last to go.
+    let last = u8::try_from(columns.len()).unwrap_or(u8::MAX);
+    let fitted = |(place, heading): (usize, String)| match u8::try_from(place) {
+        Ok(0) => Fitted::new(heading).wraps_from(NAME_MIN),
+        place => Fitted::new(heading)
+            .of_figures()
+            .importance(place.map_or(0, |place| last.saturating_sub(place))),
+    };
+    let columns: Vec<_> = headings.into_iter().enumerate().map(fitted).collect();
+    Some(listing(&columns, &arms.iter().map(row).collect::<Vec<_>>(), style))
 }
 
 /// Headings of the same number of lines, so that the last words of all stand beside each other.

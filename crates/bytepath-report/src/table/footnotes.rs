@@ -47,8 +47,8 @@ fn control(record: &Record) -> Option<String> {
     Some(format!(
         "A/A control, the reference once more as \"{}\": {} {}{}",
         control.arm,
-        numbers::ratio(control.ratio),
-        numbers::interval(control.ratio_ci95),
+        numbers::ratio_within(control.ratio, Some(control.ratio_ci95)),
+        numbers::ratio_interval(control.ratio_ci95),
         if control.excludes_one() { ", which should hold 1 and does not" } else { "" },
     ))
 }

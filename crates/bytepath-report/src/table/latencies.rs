@@ -1,7 +1,7 @@
 //! A second table, of arms whose requests were clocked one by one: how long they took, and what one
 //! cost.
 
-use super::Style;
+use super::{Fitted, NAME_MIN, Style, listing};
 use crate::arm::{Arm, Unit};
 use crate::latency::Latency;
 use crate::numbers::{self, UNKNOWN};
@@ -22,6 +22,9 @@ pub(crate) const HEADINGS: &[&str] = &[
     "switches\nper 1000",
 ];
 
+/// What each column is worth where the width does not suffice for all. The first always stays.
+const IMPORTANCE: [u8; 10] = [0, 7, 9, 4, 8, 6, 5, 2, 3, 1];
+
 /// The table; nothing where no arm has latencies.
 pub(super) fn draw(record: &Record, style: Style) -> Option<String> {
     let rows: Vec<_> = record.arms.iter().filter_map(row).collect();
@@ -31,9 +34,13 @@ pub(super) fn draw(record: &Record, style: Style) -> Option<String> {
     // Columns that say nothing of any arm are left out.
     let says = |index: &usize| rows.iter().any(|row| row[*index] != UNKNOWN);
     let columns: Vec<usize> = (0..HEADINGS.len()).filter(says).collect();
-    let of = |row: &[String]| columns.iter().map(|index| row[*index].clone()).collect();
-    let headings: Vec<String> = HEADINGS.iter().map(|heading| (*heading).to_owned()).collect();
-    Some(super::beside(of(&headings), rows.iter().map(|row| of(row)).collect(), style))
+    let of = |row: &Vec<String>| columns.iter().map(|index| row[*index].clone()).collect();
+    let fitted = |index: &usize| match *index {
+        0 => Fitted::new(HEADINGS[0]).wraps_from(NAME_MIN),
+        index => Fitted::new(HEADINGS[index]).of_figures().importance(IMPORTANCE[index]),
+    };
+    let fitted: Vec<_> = columns.iter().map(fitted).collect();
+    Some(listing(&fitted, &rows.iter().map(of).collect::<Vec<_>>(), style))
 }
 
 /// The cells of an arm that has latencies; none of others.
@@ -94,7 +101,26 @@ mod tests {
         let row: Vec<_> = text.lines().last().expect("a row").split_whitespace().collect();
         assert_eq!(
             row,
-            ["uring", "1.00", "1.50", "2.50", "30.0", "31.0", "40.0", "0.48", "0.95", "1000"]
+            ["uring", "1.00", "1.50", "2.50", "30.0", "31.0", "40.0", "0.477", "0.954", "1000"]
         );
+    }
+
+    #[test]
+    fn where_it_is_narrow_percentiles_stay_longest_and_names_stay_readable() {
+        let latency = json!({
+            "p50_ns": 1500, "p95_ns": 2500, "p99_ns": 30_000, "p99.9_ns": 31_000, "max_ns": 40_000
+        });
+        let mut arm = Arm::new("io_uring, registered buffers, 32 deep", Unit::OpsPerSecond);
+        arm.params.insert("latency".to_owned(), latency);
+        for width in 30..100 {
+            let style = Style { width: Some(width), ..Style::default() };
+            let text = draw(&record(vec![arm.clone()]), style).expect("it has some");
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+            assert!(widest <= usize::from(width), "{width} columns:\n{text}");
+            let head: Vec<_> = text.lines().take(1).flat_map(str::split_whitespace).collect();
+            assert!(head.contains(&"p50") && head.contains(&"p99"), "{width} columns:\n{text}");
+            assert!(text.contains("registered"), "{width} columns:\n{text}");
+            assert_eq!(text.contains("too narrow"), !head.contains(&"p95"), "{width}:\n{text}");
+        }
     }
 }

@@ -77,7 +77,7 @@ fn of_times_the_lower_is_the_better_and_its_share_is_told() {
     assert_eq!(
         answer::of(&record),
         [
-            "“quick” is fastest with 0.50 s, 0.25 of the time of the reference write → read [0.20, 0.30]."
+            "“quick” is fastest with 0.500 s, 0.250 of the time of the reference write → read [0.200, 0.300]."
         ]
     );
 }

@@ -1,7 +1,7 @@
 //! The table as a person sees it, at the widths that people have.
 
 use bytepath_report::table::{Style, render};
-use bytepath_report::{Arm, Record, Status, Unit};
+use bytepath_report::{Arm, Record, Status, Unit, Verdict};
 
 use crate::sample;
 
@@ -171,4 +171,24 @@ fn arms_that_cannot_run_for_one_reason_are_told_of_together() {
     let text = at_width(&record, 120);
     assert!(text.contains("n/a arm 0, arm 1, arm 2 and 2 more: no root"), "{text}");
     assert!(text.contains("n/a uring → read: io_uring_setup"), "{text}");
+}
+
+#[test]
+fn figures_beside_a_verdict_do_not_contradict_it() {
+    let mut record = sample::untrusted_record();
+    record.arms.truncate(4);
+    let verdicts = [Verdict::Same, Verdict::Faster, Verdict::Undecided];
+    let ends = [[0.994, 1.006], [1.004, 1.048], [0.996, 1.048]];
+    for ((arm, verdict), ends) in record.arms[1..].iter_mut().zip(verdicts).zip(ends) {
+        (arm.verdict, arm.ratio, arm.ratio_ci95) = (Some(verdict), Some(1.0035), Some(ends));
+    }
+    let control = record.control.as_mut().expect("it has one");
+    (control.ratio, control.ratio_ci95) = (1.0035, [1.0021, 1.0049]);
+    let text = render(&record, Style::default());
+    let here = bytepath_report::doubt::Here::default();
+    for text in [text, bytepath_report::markdown::render(&record, &here).replace('\\', "")] {
+        for words in ["[0.994, 1.006]", "[1.004, 1.05]", "[0.996, 1.05]", "1.004x [1.002, 1.005]"] {
+            assert!(text.contains(words), "{words} is not in {text}");
+        }
+    }
 }

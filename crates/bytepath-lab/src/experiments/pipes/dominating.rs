@@ -69,7 +69,7 @@ fn disturbed(record: &Record) -> Option<String> {
     }
     let [low, high] = record.control.as_ref()?.ratio_ci95;
     (low < 1.0 / CONTROL_REACH_MAX || high > CONTROL_REACH_MAX).then(|| {
-        let interval = numbers::interval([low, high]);
+        let interval = numbers::ratio_interval([low, high]);
         format!("the A/A control, one arm against itself, came to {interval} times")
     })
 }

@@ -43,11 +43,30 @@ function fixed(value, digits) {
 }
 
 function decimals(size) {
-  return size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.09995 ? 2 : size >= 0.009995 ? 4 : 5;
+  return size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.09995 ? 3 : size >= 0.009995 ? 4 : 5;
 }
 
 function interval(ends) {
   return ends ? `[${figure(ends[0])}, ${figure(ends[1])}]` : "";
+}
+
+// A ratio, and its interval: only an end that is 1 reads as 1, and the ratio lies within, as in the
+// record's tables.
+function ratioWithin(value, ends) {
+  const usual = figure(value);
+  const outside = ends && (Number(usual) < ends[0] || Number(usual) > ends[1]);
+  return `${outside ? endOfRatio(value) : usual}x`;
+}
+
+function ratioInterval(ends) {
+  return ends ? `[${endOfRatio(ends[0])}, ${endOfRatio(ends[1])}]` : "";
+}
+
+function endOfRatio(value) {
+  if (value === 1 || !(Math.abs(value - 1) < 0.0095)) return figure(value);
+  let digits = 3;
+  while (digits < 16 && Number(fixed(value, digits)) === 1) digits += 1;
+  return fixed(value, digits);
 }
 
 const percent = (share) => `${figure(share * 100)}%`;

@@ -125,7 +125,7 @@ function told(arm) {
   if (arm.median == null) return `${arm.name}\ncould not run`;
   lines.push(`${figure(arm.median)} ${arm.unit} ${interval(arm.ci95)}`);
   if (arm.reference) lines.push("the reference");
-  else if (arm.ratio != null) lines.push(`${figure(arm.ratio)}x the reference ${interval(arm.ratio_ci95)}${arm.verdict ? `, ${arm.verdict}` : ""}`);
+  else if (arm.ratio != null) lines.push(`${ratioWithin(arm.ratio, arm.ratio_ci95)} the reference ${ratioInterval(arm.ratio_ci95)}${arm.verdict ? `, ${arm.verdict}` : ""}`);
   if (arm.published != null) lines.push(`published: ${figure(arm.published)} ${arm.unit}, on another machine`);
   if (!arm.touched) lines.push("bytes moved, but never looked at");
   const flagged = arm.samples.filter((sample) => sample[4] & 1).length;

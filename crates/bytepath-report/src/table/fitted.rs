@@ -1,0 +1,132 @@
+//! A table that gives up columns where the terminal is narrow, and says which.
+
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, presets,
+};
+
+use super::{GAP, Style, paragraph, printable};
+
+/// A column of such a table.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// The words over it, on one line or more.
+    heading: String,
+    /// Whether its cells are figures: these stand at the right.
+    is_of_figures: bool,
+    /// Where the width does not suffice, the column with the lowest figure goes first. Columns
+    /// without one always stay.
+    importance: Option<u8>,
+    /// Before any column goes, cells wrap that are wider than this; without it none does.
+    wraps_from: Option<u16>,
+}
+
+impl Fitted {
+    /// A column of words that always stays, whole.
+    pub fn new(heading: impl Into<String>) -> Fitted {
+        let heading = heading.into();
+        Fitted { heading, is_of_figures: false, importance: None, wraps_from: None }
+    }
+
+    /// The column with the lowest importance is the first to go.
+    pub fn importance(self, importance: u8) -> Fitted {
+        Fitted { importance: Some(importance), ..self }
+    }
+
+    /// Its words may wrap, to no fewer columns than this.
+    pub fn wraps_from(self, columns: u16) -> Fitted {
+        Fitted { wraps_from: Some(columns), ..self }
+    }
+
+    /// Its cells are figures.
+    pub fn of_figures(self) -> Fitted {
+        Fitted { is_of_figures: true, ..self }
+    }
+}
+
+/// The rows under their headings, ending in a newline; then a line that names what is missing.
+pub fn listing(columns: &[Fitted], rows: &[Vec<String>], style: Style) -> String {
+    let full = table(columns, &(0..columns.len()).collect::<Vec<_>>(), rows);
+    let widths = full.column_max_content_widths();
+    let needed = |shown: &[usize], wrapped: bool| {
+        let gaps = GAP.saturating_mul(shown.len().saturating_sub(1) as u16);
+        let width = |index: &usize| match columns[*index].wraps_from {
+            Some(least) if wrapped => widths[*index].min(least),
+            _ => widths[*index],
+        };
+        shown.iter().map(width).fold(gaps, u16::saturating_add)
+    };
+    let width = style.width.unwrap_or(u16::MAX);
+    let mut shown: Vec<usize> = (0..columns.len()).collect();
+    let mut dropped = Vec::new();
+    while needed(&shown, true) > width {
+        let may_go = shown.iter().enumerate().filter(|(_, of)| columns[**of].importance.is_some());
+        let Some((place, _)) = may_go.min_by_key(|(_, of)| columns[**of].importance) else { break };
+        let heading = &columns[shown.remove(place)].heading;
+        dropped.push(heading.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    let mut table = table(columns, &shown, rows);
+    if needed(&shown, false) > width {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        for (column, index) in table.column_iter_mut().zip(&shown) {
+            if columns[*index].wraps_from.is_none() {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
+        }
+    }
+    let mut text = printable(&table.trim_fmt()) + "\n";
+    if !dropped.is_empty() {
+        text += &paragraph(&format!("too narrow to show: {}", dropped.join(", ")), style);
+    }
+    text
+}
+
+fn table(columns: &[Fitted], shown: &[usize], rows: &[Vec<String>]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
+    table.set_header(shown.iter().map(|index| &columns[*index].heading));
+    table.add_rows(rows.iter().map(|row| shown.iter().map(|index| &row[*index])));
+    for (place, (column, index)) in table.column_iter_mut().zip(shown).enumerate() {
+        column.set_padding((0, if place + 1 == shown.len() { 0 } else { GAP }));
+        column.set_cell_alignment(match columns[*index].is_of_figures {
+            true => CellAlignment::Right,
+            false => CellAlignment::Left,
+        });
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_width(width: u16) -> String {
+        let columns = [
+            Fitted::new("run"),
+            Fitted::new("work").importance(2).wraps_from(9),
+            Fitted::new("of\nall").importance(1).of_figures(),
+        ];
+        let row = ["pipes-2026-11-29T23:57:49Z", "one word after another", "12.5"];
+        let style = Style { width: Some(width), ..Style::default() };
+        listing(&columns, &[row.map(str::to_owned).to_vec()], style)
+    }
+
+    #[test]
+    fn first_words_wrap_and_then_columns_go_by_importance_and_are_named() {
+        for width in 20..80 {
+            let text = at_width(width);
+            assert!(text.contains("pipes-2026-11-29T23:57:49Z"), "{width}:\n{text}");
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+            assert!(widest <= usize::from(width.max(26)), "{width}:\n{text}");
+            let (has_work, has_all) = (text.contains("word"), text.contains("12.5"));
+            assert_eq!((has_work, has_all), (width >= 37, width >= 43), "{width}:\n{text}");
+            let missing = match (has_work, has_all) {
+                (true, true) => None,
+                (true, false) => Some("too narrow to show: of all"),
+                (false, _) => Some("too narrow to show: of all, work"),
+            };
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(missing.is_none_or(|missing| text.ends_with(missing)), "{width}:\n{text}");
+            assert_eq!(text.contains("too narrow"), missing.is_some(), "{width}:\n{text}");
+        }
+    }
+}

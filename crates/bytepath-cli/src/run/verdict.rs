@@ -60,15 +60,15 @@ const OWN_MOVERS: &str =
     "--own-movers: bytepath's own give references to bytes on where others copy them";
 
 /// The verdict on a run that has everything else in it. Of several pipelines that a shell ran, it is
-/// on the one that took longest.
-pub(super) fn of(ran: &Ran) -> RanVerdict {
+/// on the one that took longest. `stopped` is what a quota did, if any did something.
+pub(super) fn of(ran: &Ran, stopped: Option<Stopped>) -> RanVerdict {
     let parts = parts(ran);
     let longest = parts.iter().max_by(|one, other| weight(ran, one).total_cmp(&weight(ran, other)));
     let Some(longest) = longest.filter(|_| ran.whole.is_some() && parts.len() > 1) else {
-        return of_one(ran);
+        return of_one(ran, stopped);
     };
     let alone = alone(ran, longest);
-    let verdict = of_one(&alone);
+    let verdict = of_one(&alone, stopped);
     let pipelines = parts.iter().filter(|part| part.len() > 1).count();
     let which = match longest.len() {
         1 => format!("beside {pipelines} pipelines"),
@@ -124,7 +124,7 @@ fn busy(ran: &Ran, stage: &RanStage) -> f64 {
     (stage.user_s + stage.system_s) / ran.seconds.max(1e-6)
 }
 
-fn of_one(ran: &Ran) -> RanVerdict {
+fn of_one(ran: &Ran, stopped: Option<Stopped>) -> RanVerdict {
     let busy = |stage: &RanStage| busy(ran, stage);
     let busiest =
         ran.stages.iter().enumerate().max_by(|one, other| busy(one.1).total_cmp(&busy(other.1)));
@@ -150,7 +150,7 @@ fn of_one(ran: &Ran) -> RanVerdict {
     let share = busy(stage);
     if share < BUSY {
         let all = ran.stages.iter().map(busy).sum();
-        let waits = || waits_outside(ran).or_else(|| waits_for_cpu(ran));
+        let waits = || waits_outside(ran).or_else(|| waits_for_cpu(ran, stopped));
         let waits = if all < CPU_SPENT { waits() } else { None };
         return waits.unwrap_or_else(|| nobody(ran, all));
     }
@@ -307,8 +307,20 @@ fn is_held_up(pipe: &RanPipe, share: Option<f64>) -> bool {
     pipe.looks >= LOOKS_FEW && share.is_some_and(|share| share >= HELD_UP)
 }
 
-/// A stage that could have run, and did not since others used the CPU.
-fn waits_for_cpu(ran: &Ran) -> Option<RanVerdict> {
+/// What a quota of CPU did while the pipeline ran.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Stopped {
+    /// How many CPUs it is.
+    pub(super) cpus: f64,
+    /// For how long it stopped what it is for.
+    pub(super) seconds: f64,
+}
+
+/// A stage that could have run, and did not since a quota stopped it or others used the CPU.
+fn waits_for_cpu(ran: &Ran, stopped: Option<Stopped>) -> Option<RanVerdict> {
+    if let Some(verdict) = stopped.and_then(|stopped| stopped_by_quota(ran, stopped)) {
+        return Some(verdict);
+    }
     let (index, share) = waits_most(ran, |index| is_waited_for(ran, index), |it| it.waits_cpu)?;
     let name = name(&ran.stages[index]);
     // What the pipeline used itself is not what others used.
@@ -323,6 +335,27 @@ fn waits_for_cpu(ran: &Ran) -> Option<RanVerdict> {
         sure: Sure::Likely,
         words: format!("{name}: it waited for a CPU {} of the time; {who} used it", percent(share)),
         help: Some(help.into()),
+    })
+}
+
+/// A quota stops all stages together; the one that waited most for it is named.
+fn stopped_by_quota(ran: &Ran, stopped: Stopped) -> Option<RanVerdict> {
+    let (index, share) = waits_most(ran, |_| true, |stage| stage.waits_cpu)?;
+    if stopped.seconds < ITS_CAUSE * share * ran.seconds {
+        return None;
+    }
+    Some(RanVerdict {
+        stage: Some(index),
+        sure: Sure::Likely,
+        words: format!(
+            "{}: it waited for a CPU {} of the time; the quota of {:.2} CPUs stopped it",
+            name(&ran.stages[index]),
+            percent(share),
+            stopped.cpus
+        ),
+        help: Some(
+            "a higher quota (--cpus of the container; bytepath doctor names the file)".into(),
+        ),
     })
 }
 
@@ -408,6 +441,10 @@ fn weighed(ran: &Ran, index: usize, share: f64) -> (Sure, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(ran: &Ran) -> RanVerdict {
+        super::of(ran, None)
+    }
 
     fn stage(command: &str, cpu_s: f64) -> RanStage {
         RanStage {
@@ -655,6 +692,18 @@ mod tests {
             let verdict = of(&Ran { seconds: 10.0, stages, pipes, ..Ran::default() });
             assert!(verdict.words.ends_with(wanted), "{verdict:?}");
         }
+    }
+
+    #[test]
+    fn a_quota_that_did_a_good_part_of_a_wait_is_named() {
+        let waits = RanStage { runs: Some(0.9), waits_cpu: Some(0.94), ..stage("sha256sum", 0.4) };
+        let ran = Ran { seconds: 10.0, stages: vec![waits], ..Ran::default() };
+        let of = |seconds| super::of(&ran, Some(Stopped { cpus: 0.05, seconds }));
+        let words =
+            "sha256sum: it waited for a CPU 94% of the time; the quota of 0.05 CPUs stopped it";
+        assert_eq!(of(9.0).words, words);
+        assert!(of(9.0).help.is_some_and(|help| help.contains("a higher quota")));
+        assert!(of(1.0).words.ends_with("others used it"));
     }
 
     #[test]

@@ -631,6 +631,31 @@ fn a_command_gets_the_signal_that_ends_it() {
     }
 }
 
+/// Before there is who answers signals; with --metrics there is a thread more.
+#[test]
+fn a_signal_just_as_the_command_begins_leaves_neither_it_nor_the_pidfile() {
+    if !crate::calls::may_trace() {
+        return;
+    }
+    for metrics in ["", "--metrics told"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let done = shell(&format!(
+            "cd {} && {{ strace -qqq -o calls -e trace=clone,?clone3,?fork,?vfork \
+             -e inject=clone,?clone3,?fork,?vfork:delay_exit=300000 \
+             $bytepath pv -q -P pid {metrics} -M out -- \
+             sh -c 'echo $$ >command; exec sleep 200' & }} && \
+             until [ -s pid ] && [ -s command ]; do :; done; \
+             kill -TERM $(cat pid); wait $!; echo $?; ls pid; command=$(cat command); \
+             for i in $(seq 5000); do \
+             grep -q '^State:.[^Z]' /proc/$command/status || exit 0; done; \
+             echo left; kill $command",
+            folder.path().display()
+        ));
+        let lines: Vec<&str> = done.stdout.lines().collect();
+        assert_eq!(lines, ["32"], "{metrics}: {done:?}");
+    }
+}
+
 #[test]
 fn a_command_begins_with_what_pv_was_started_with() {
     let ignores = |before: &str| {

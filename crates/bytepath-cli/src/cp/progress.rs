@@ -1,5 +1,5 @@
-//! How far the copying is: files, bytes, the rate (the recent one; at the end that of all), the time left; as a line that is drawn
-//! again and again, or when SIGUSR1 asks for it.
+//! How far the copying is: files, bytes, the recent rate and at the end that of all, the time left;
+//! as a line that is drawn again and again, or when SIGUSR1 asks for it.
 
 use std::ffi::OsString;
 use std::path::Path;

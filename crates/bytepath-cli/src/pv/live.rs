@@ -41,8 +41,8 @@ impl Live {
         live
     }
 
-    /// Catches signals from now on, for whoever is to answer them soon: what is made before that, and has
-    /// to be put away again, is not left behind.
+    /// Catches signals from now on, for whoever is to answer them soon: what is made before that,
+    /// and has to be put away again, is not left behind.
     pub(crate) fn catch_signals(&self) {
         let mut caught = self.caught.lock().unwrap_or_else(PoisonError::into_inner);
         if caught.is_none() {

@@ -14,8 +14,8 @@ static WRITTEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 pub(crate) struct Pidfile(());
 
 impl Pidfile {
-    /// Writes it whole or not at all, in the place of an older one. From then on signals are caught: one
-    /// that ended this process would leave it.
+    /// Writes it whole or not at all, in the place of an older one. From then on signals are
+    /// caught: one that ended this process would leave it.
     pub(crate) fn write(path: &Path, live: &Live) -> std::io::Result<Pidfile> {
         use std::os::unix::fs::PermissionsExt;
         if let Some(open) = output::descriptor(path) {

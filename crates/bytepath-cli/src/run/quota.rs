@@ -1,5 +1,5 @@
-//! What quotas of CPU (cgroups) did while a pipeline ran: the kernel counts the time in which a quota
-//! stops a program as a wait for a CPU.
+//! What quotas of CPU (cgroups) did while a pipeline ran: the kernel counts the time in which a
+//! quota stops a program as a wait for a CPU.
 
 use std::path::Path;
 

@@ -14,8 +14,8 @@ const BUSY: f64 = 0.6;
 const VERY_BUSY: f64 = 0.85;
 /// A pipe that is full, or empty, for this share of the time holds up who writes, or reads.
 const HELD_UP: f64 = 0.7;
-/// A stage that waits for a CPU holds up who writes to it only where its input is full for this share
-/// of the time; a source, who reads from it where its output is empty for so long.
+/// A stage that waits for a CPU holds others up only where its input is full for this share of the
+/// time; a source, where its output is empty for so long.
 const HOLDS_UP: f64 = 0.5;
 /// Who did a wait for a CPU is who did this share of it.
 const ITS_CAUSE: f64 = 0.5;
@@ -280,8 +280,8 @@ fn waits_most(
     shares.max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, share)| *share >= 0.5)
 }
 
-/// Whether somebody may have waited for a stage: what comes to it stood in its input, or nothing in the
-/// output of a source. Before and after a pipe was there nobody needed it.
+/// Whether somebody may have waited for a stage: its input was full, or the output of a source
+/// empty. While the pipe is not there, it has what it needs, and the end waits for it.
 fn is_waited_for(ran: &Ran, index: usize) -> bool {
     let input = ran.pipes.iter().find(|pipe| pipe.to == index);
     let output = || ran.pipes.iter().find(|pipe| pipe.from == index);

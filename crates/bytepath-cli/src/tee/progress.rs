@@ -1,4 +1,4 @@
-//! How far it is: bytes, the rate (the recent one; at the end that of all), and which outputs are behind.
+//! How far it is: bytes, the recent rate and at the end that of all, and which outputs are behind.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Instant;

@@ -44,8 +44,8 @@ const ENGINES: &[(&str, &str, &[&str])] = &[
     ("preadv2-nowait", "pvsync2", &["nowait=1"]),
 ];
 
-/// Those whose work others do as well: threads of the C library, or one of the kernel. fio tells the CPU
-/// time and the switches of its own thread alone.
+/// Those whose work others do as well: threads of the C library, or one of the kernel. fio tells
+/// the CPU time and the switches of its own thread alone.
 const HELPED: [&str; 2] = ["posix-aio", "uring-sqpoll"];
 
 /// fio counts in whole milliseconds; a trial is at least so long.

@@ -95,6 +95,11 @@ impl Lines {
     }
 }
 
+/// What so many bytes in that time are a second, in a unit that fits.
+pub(crate) fn rate(bytes: u64, time: Duration) -> String {
+    format!("{}/s", numbers::bytes((bytes as f64 / time.as_secs_f64().max(1e-9)) as u64))
+}
+
 /// Bytes a second over the last looks, and in the end over all.
 pub(crate) struct Rate {
     began: Instant,

@@ -399,7 +399,10 @@ fn the_number_of_the_process_is_in_a_file_while_it_runs() {
     fs::write(&path, "older").expect("written");
     let name = path.to_str().expect("plain");
     let (program, pid, writer, _out) = between(&["-q", "-P", name]);
-    assert_eq!(fs::read_to_string(&path).expect("there"), format!("{pid}\n"));
+    // Signals are caught before that.
+    until("it tells its number", || {
+        fs::read_to_string(&path).expect("there") == format!("{pid}\n")
+    });
     drop(writer);
     assert!(program.done().status.success());
     assert!(!path.exists());

@@ -95,15 +95,21 @@ impl Lines {
     }
 }
 
-/// Bytes a second over the last looks.
+/// What so many bytes in that time are a second, in a unit that fits.
+pub(crate) fn rate(bytes: u64, time: Duration) -> String {
+    format!("{}/s", numbers::bytes((bytes as f64 / time.as_secs_f64().max(1e-9)) as u64))
+}
+
+/// Bytes a second over the last looks, and in the end over all.
 pub(crate) struct Rate {
+    began: Instant,
     looks: Vec<(Instant, u64)>,
 }
 
 impl Rate {
     /// Of what was begun then; who looks may have begun later.
     pub(crate) fn since(began: Instant) -> Rate {
-        Rate { looks: vec![(began, 0)] }
+        Rate { began, looks: vec![(began, 0)] }
     }
 
     pub(crate) fn look(&mut self, bytes: u64) {
@@ -111,6 +117,11 @@ impl Rate {
             self.looks.remove(0);
         }
         self.looks.push((Instant::now(), bytes));
+    }
+
+    /// From now on it is over the whole time: what was done is over.
+    pub(crate) fn ended(&mut self, bytes: u64) {
+        self.looks = vec![(self.began, 0), (Instant::now(), bytes)];
     }
 
     /// None over so short a time that it would tell nothing.
@@ -135,10 +146,24 @@ mod tests {
     fn a_rate_is_told_of_no_moment() {
         let now = Instant::now();
         let of = |ms| {
-            Rate { looks: vec![(now, 0), (now + Duration::from_millis(ms), 3_000_000)] }.shown()
+            let looks = vec![(now, 0), (now + Duration::from_millis(ms), 3_000_000)];
+            Rate { began: now, looks }.shown()
         };
         assert_eq!(of(0), "");
         assert_eq!(of(1000), ", 2.86 MiB/s");
+    }
+
+    #[test]
+    fn the_last_rate_is_of_the_whole_time() {
+        let began = Instant::now().checked_sub(Duration::from_secs(100)).expect("an earlier time");
+        let mut rate = Rate::since(began);
+        for _ in 0..=LOOKS {
+            rate.look(300 << 20);
+        }
+        assert_eq!(rate.shown(), "");
+        rate.ended(300 << 20);
+        let per_second = rate.per_second().expect("it took long enough");
+        assert!((2 << 20..=3 << 20).contains(&(per_second as u64)), "{per_second}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use bytepath::inlets::{self, Inlet, Setup};
 use bytepath::{Endpoint, Kind, Meter, Refusal, Stop};
 use clap::Args;
 
+use crate::live::rate;
 use crate::quote::quoted;
 use crate::said::say;
 use crate::sys::start;
@@ -135,9 +136,8 @@ impl Told {
             say(format_args!("  not {name}: {why}"));
         }
         let bytes = meter.bytes() - self.came_before;
-        let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
-        let rate = bytes as f64 / f64::from(1 << 30) / seconds;
-        say(format_args!("came: {bytes} bytes by {}, {rate:.2} GiB/s", taken.name()));
+        let rate = rate(bytes, self.began.elapsed());
+        say(format_args!("came: {bytes} bytes by {}, {rate}", taken.name()));
     }
 }
 

@@ -12,6 +12,7 @@ mod live;
 mod measured;
 mod placing;
 mod process;
+mod quota;
 mod script;
 mod signals;
 mod sizes;
@@ -47,6 +48,7 @@ use family::Family;
 use live::Live;
 use measured::Measured;
 use placing::Placer;
+use quota::Quotas;
 use script::{Own, Part, Script};
 pub(crate) use signals::{Signals, end_by, is_passed_on};
 use sizes::PipeSize;
@@ -192,6 +194,7 @@ fn run_and_explain(
     if let Some(explaining) = &mut explaining {
         explaining.begin(Whom::Started);
     }
+    let quotas = Quotas::now();
     let began = Instant::now();
     let mut watched = Watched {
         stages: Stages::start(texts, &size, patient, &mut signals),
@@ -207,6 +210,7 @@ fn run_and_explain(
         tells_refusal: options.pipe_size.is_some(),
         decisions: Vec::new(),
         began,
+        quotas,
         looks: 0,
         ended_by: None,
         has_passed_on: false,

@@ -9,7 +9,7 @@ use crate::profile::{Measured, Pair, Profile, Setting};
 use crate::routes::{
     Aliasing, Allowed, Cache, Job, MEASURED_UNASKED, ROUTES, Rank, Route, by_name,
 };
-use crate::size::shown;
+use crate::size::{rate, shown};
 use crate::wait::Wait;
 
 /// Pipes at the ends of jobs of at least this many bytes are made larger; smaller jobs would not
@@ -532,9 +532,9 @@ impl fmt::Display for Choice {
             f.write_str("; stays on its CPU")?;
         }
         match (self.expected_gib_per_s, &self.elsewhere) {
-            (Some(figure), _) => write!(f, "; measured here: {figure:.2} GiB/s")?,
+            (Some(figure), _) => write!(f, "; measured here: {}", rate(figure))?,
             (None, Some(Elsewhere { gib_per_s, place })) => {
-                write!(f, "; measured on {place}: {gib_per_s:.2} GiB/s")?;
+                write!(f, "; measured on {place}: {}", rate(*gib_per_s))?;
             }
             (None, None) => {}
         }
@@ -966,7 +966,7 @@ mod tests {
         assert!(first.starts_with("1. splice:"), "{told}");
         assert_eq!(preferred, "here: 9.80 GiB/s, about as fast as the fastest, for less CPU");
         assert!(second.starts_with("2. splice-through:"), "{told}");
-        assert_eq!((fastest, slowest), ("here: 10.00 GiB/s", "here: 5.00 GiB/s"));
+        assert_eq!((fastest, slowest), ("here: 10.0 GiB/s", "here: 5.00 GiB/s"));
     }
 
     #[test]

@@ -28,6 +28,7 @@ use rustix::io::Errno;
 use crate::machine::Machine;
 use crate::plan::{Basis, PlanError};
 use crate::profile::{self, End, ProfileError};
+use crate::size;
 use crate::{Endpoint, Job, Kind, Knobs, Moved, Pipes, Plan, Profile, TransferError};
 pub use carrying::{Carrying, Clock};
 use watch::{Advice, Trying, Watch, Window};
@@ -392,9 +393,9 @@ impl Planning<'_> {
             _ => self.plan.routes().first().map_or(String::new(), |now| now.route.name().into()),
         };
         self.changes.push(format!(
-            "at byte {}: {:.2} GiB/s; went on by {to}",
+            "at byte {}: {}; went on by {to}",
             self.total.bytes,
-            window.gib_per_s()
+            size::rate(window.gib_per_s())
         ));
     }
 
@@ -453,7 +454,7 @@ impl Planning<'_> {
             route => format!(" by {route}"),
         };
         let end = if self.broke_off { "; then it broke off" } else { "" };
-        told.push(format!("came: {} bytes{by}, {rate:.2} GiB/s{end}", total.bytes));
+        told.push(format!("came: {} bytes{by}, {}{end}", total.bytes, size::rate(rate)));
         told
     }
 }

@@ -12,9 +12,41 @@ pub(crate) fn shown(bytes: u64) -> String {
     }
 }
 
+/// A rate in a unit that fits, with about three digits: 9.80 GiB/s, 4.00 MiB/s, 512 KiB/s.
+pub(crate) fn rate(gib_per_s: f64) -> String {
+    let (mut rate, mut units) = (gib_per_s, ["GiB", "MiB", "KiB", "B"].into_iter());
+    while rate < 1.0 && units.len() > 1 {
+        rate *= 1024.0;
+        units.next();
+    }
+    let decimals = match rate {
+        _ if units.len() == 1 => 0,
+        rate if rate < 9.995 => 2,
+        rate if rate < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{rate:.decimals$} {}/s", units.next().expect("one was left"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_are_shown_in_a_unit_that_fits() {
+        let kib = 1.0 / f64::from(1 << 20);
+        let cases = [
+            (12.34, "12.3 GiB/s"),
+            (9.8, "9.80 GiB/s"),
+            (4096.0 * kib, "4.00 MiB/s"),
+            (200.0 * kib, "200 KiB/s"),
+            (0.5 * kib, "512 B/s"),
+            (0.0, "0 B/s"),
+        ];
+        for (gib_per_s, wanted) in cases {
+            assert_eq!(rate(gib_per_s), wanted);
+        }
+    }
 
     #[test]
     fn sizes_are_shown_in_the_largest_whole_unit() {

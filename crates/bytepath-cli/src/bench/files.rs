@@ -101,7 +101,8 @@ pub(crate) struct Files {
     /// Overwrite what --file and --device PATH hold
     #[arg(long)]
     destroy: bool,
-    /// Also do the same work by this program: fio
+    /// Also do the same work by this program: fio, which does not tell the CPU time and switches of
+    /// what helps it, so that fio-posix-aio and fio-uring-sqpoll have none
     #[arg(long, value_name = "PROGRAM", value_parser = ["fio"])]
     peer: Option<String>,
     /// Keep the peer's job files in this directory; beside the --json file unless given

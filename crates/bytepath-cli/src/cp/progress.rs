@@ -1,5 +1,5 @@
-//! How far the copying is: files, bytes, the recent rate, the time left; as a line that is drawn
-//! again and again, or when SIGUSR1 asks for it.
+//! How far the copying is: files, bytes, the recent rate and at the end that of all, the time left;
+//! as a line that is drawn again and again, or when SIGUSR1 asks for it.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -88,7 +88,10 @@ fn watch(
         }
         every = if draws { EVERY } else { ANSWERS_AFTER };
         let bytes = bytes();
-        rate.look(bytes);
+        match ended {
+            true => rate.ended(bytes),
+            false => rate.look(bytes),
+        }
         let asked = asked.swap(false, Relaxed);
         // Somebody who does not read it must not keep a signal from being heeded.
         while ended && draws && !live::is_heard(ANSWERS_AFTER) {

@@ -1,7 +1,7 @@
 //! Sends what is made by one outlet after the other: the next goes on where the last gave up.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytepath::outlets::{BUF_BYTES, Choice, Contents, Producer, Ranked, Setup, by_name};
 use bytepath::plan::Basis;
@@ -11,6 +11,7 @@ use bytepath_lab::ends::{EndReport, Usage};
 use rustix::io::Errno;
 
 use super::source::Source;
+use crate::live::rate;
 use crate::metrics::Figures;
 use crate::said::say;
 
@@ -197,10 +198,10 @@ impl<'a> Sender<'a> {
         }
         let report = self.report();
         say(format_args!(
-            "came: {} bytes by {}, {:.2} GiB/s",
+            "came: {} bytes by {}, {}",
             report.bytes,
             report.mechanism,
-            report.gib_per_second()
+            rate(report.bytes, Duration::from_secs_f64(report.seconds))
         ));
     }
 }

@@ -1,12 +1,13 @@
 //! What may be changed while bytes move.
 
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use bytepath::Cancel;
 
 use super::Settings;
+use super::signals::Signals;
 
 /// Read by movers between pieces of work, written by whoever takes a wish from outside.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub(crate) struct Live {
     course: AtomicU8,
     /// Wakes a route that holds bytes of its source; none where nobody answers signals.
     cancel: OnceLock<Cancel>,
+    /// Those that were caught before there was anybody to answer them.
+    caught: Mutex<Option<Signals>>,
 }
 
 /// Bytes move.
@@ -36,6 +39,22 @@ impl Live {
         live.set_rate(settings.rate);
         live.set_buffer_bytes(settings.buffer_bytes);
         live
+    }
+
+    /// Catches signals from now on, for whoever is to answer them soon: what is made before that,
+    /// and has to be put away again, is not left behind.
+    pub(crate) fn catch_signals(&self) {
+        let mut caught = self.caught.lock().unwrap_or_else(PoisonError::into_inner);
+        if caught.is_none() {
+            // Where it is refused, it is so again for who answers, and tells what is done then.
+            *caught = Signals::caught().ok();
+        }
+    }
+
+    /// The signals, for who answers them.
+    pub(crate) fn signals(&self) -> std::io::Result<Signals> {
+        let caught = self.caught.lock().unwrap_or_else(PoisonError::into_inner).take();
+        caught.map_or_else(Signals::caught, Ok)
     }
 
     /// Lets a signal stop what holds bytes.

@@ -81,7 +81,8 @@ fn run(settings: &Settings, words: &[OsString]) -> Result<i32, Wrong> {
 fn watch_files(settings: &Settings, live: &Live) -> Result<Status, Wrong> {
     let modes = &settings.options.modes;
     one_file_each(settings)?;
-    let pidfile = modes.pidfile.as_deref().map(pidfile::Pidfile::write).transpose();
+    let write = |path| pidfile::Pidfile::write(path, live);
+    let pidfile = modes.pidfile.as_deref().map(write).transpose();
     if let Err(error) = &pidfile {
         say(format_args!("-P: {}", word(error)));
         return Ok(Status::REMOTE);
@@ -127,7 +128,7 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
     // Not before: opening a FIFO waits for its reader, while a signal would leave the file.
     let pidfile = match &settings.options.modes.pidfile {
         None => None,
-        Some(path) => match pidfile::Pidfile::write(path) {
+        Some(path) => match pidfile::Pidfile::write(path, live) {
             Ok(pidfile) => Some(pidfile),
             Err(error) => {
                 say(format_args!("{}: {}", path.display(), word(&error)));

@@ -84,7 +84,6 @@ pub(crate) fn run(
         command.stdout(Stdio::piped());
     }
     let (sent, got) = (Arc::new(Tally::default()), Arc::new(Tally::default()));
-    super::measured(settings, vec![sent.clone(), got.clone()]);
     let inputs = [OsString::from("-")];
     super::ends::expect(settings, &inputs, &sent);
     got.set_size(settings.size.filter(|_| watched_side == Watched::Out));
@@ -106,7 +105,12 @@ pub(crate) fn run(
     let piped = [watched_side.input(), watched_side.output(), false];
     let inherited: Vec<i32> =
         (0..).zip(piped).filter_map(|(fd, piped)| (!piped).then_some(fd)).collect();
-    let mut child = match spawn_as_we_were(&mut command, &inherited, false) {
+    // It is told of them by who answers them.
+    live.catch_signals();
+    let child = spawn_as_we_were(&mut command, &inherited, false);
+    // Not before: its thread would take the signals that wait while a program is started.
+    super::measured(settings, vec![sent.clone(), got.clone()]);
+    let mut child = match child {
         Ok(child) => child,
         Err(error) => {
             say(format_args!("{}: {}", program.to_string_lossy(), word(&error)));

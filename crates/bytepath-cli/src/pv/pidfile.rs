@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use super::live::Live;
 use crate::output;
 
 /// Where files are that have to go with the process, also when a signal ends it.
@@ -13,8 +14,9 @@ static WRITTEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 pub(crate) struct Pidfile(());
 
 impl Pidfile {
-    /// Writes it whole or not at all, in the place of an older one.
-    pub(crate) fn write(path: &Path) -> std::io::Result<Pidfile> {
+    /// Writes it whole or not at all, in the place of an older one. From then on signals are
+    /// caught: one that ended this process would leave it.
+    pub(crate) fn write(path: &Path, live: &Live) -> std::io::Result<Pidfile> {
         use std::os::unix::fs::PermissionsExt;
         if let Some(open) = output::descriptor(path) {
             // Its name, as /dev/stdout, is no file's, and nobody's to replace or to remove.
@@ -26,6 +28,7 @@ impl Pidfile {
             std::fs::write(path, format!("{}\n", std::process::id()))?;
             return Ok(Pidfile(()));
         }
+        live.catch_signals();
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut file = tempfile::Builder::new()
             .permissions(std::fs::Permissions::from_mode(0o644))

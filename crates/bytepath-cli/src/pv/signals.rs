@@ -48,6 +48,7 @@ pub(crate) fn await_any(fds: &mut [PollFd<'_>], most: Option<Duration>) {
 }
 
 /// Signals that came and were not looked at.
+#[derive(Debug)]
 pub(crate) struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
     /// Which of the two that stop and continue came last.

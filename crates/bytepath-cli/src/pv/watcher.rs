@@ -84,7 +84,7 @@ impl<'a> Watcher<'a> {
     }
 
     fn started<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> std::io::Result<()> {
-        let signals = Signals::caught()?;
+        let signals = self.live.signals()?;
         self.live.can_end()?;
         let done = Done::new()?;
         let done = self.done.get_or_init(|| done);

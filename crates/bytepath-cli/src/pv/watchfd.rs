@@ -190,7 +190,7 @@ pub(crate) fn run(settings: &Settings, live: &Live, words: &[OsString]) -> Resul
         }
         return Ok(status);
     }
-    let signals = Signals::caught().map_err(|error| Wrong::plain(word(&error)))?;
+    let signals = live.signals().map_err(|error| Wrong::plain(word(&error)))?;
     let screen = Screen::wanted(settings);
     let mut watching = Watching {
         settings: settings.clone(),

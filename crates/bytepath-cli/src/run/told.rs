@@ -74,7 +74,7 @@ impl Told {
                 stage.command = verdict::command(&started.own_words);
             }
         }
-        ran.verdict = verdict::of(&judged);
+        ran.verdict = verdict::of(&judged, watched.quotas.stopped());
         Told { ran }
     }
 

@@ -14,6 +14,11 @@ const BUSY: f64 = 0.6;
 const VERY_BUSY: f64 = 0.85;
 /// A pipe that is full, or empty, for this share of the time holds up who writes, or reads.
 const HELD_UP: f64 = 0.7;
+/// A stage that waits for a CPU holds others up only where its input is full for this share of the
+/// time; a source, where its output is empty for so long.
+const HOLDS_UP: f64 = 0.5;
+/// Who did a wait for a CPU is who did this share of it.
+const ITS_CAUSE: f64 = 0.5;
 /// Stages that share a CPU and use this share of it hold each other up.
 const CPU_SPENT: f64 = 0.85;
 /// A stage that runs, or waits for a CPU, for less than this share waits for something else; for
@@ -55,15 +60,15 @@ const OWN_MOVERS: &str =
     "--own-movers: bytepath's own give references to bytes on where others copy them";
 
 /// The verdict on a run that has everything else in it. Of several pipelines that a shell ran, it is
-/// on the one that took longest.
-pub(super) fn of(ran: &Ran) -> RanVerdict {
+/// on the one that took longest. `stopped` is what a quota did, if any did something.
+pub(super) fn of(ran: &Ran, stopped: Option<Stopped>) -> RanVerdict {
     let parts = parts(ran);
     let longest = parts.iter().max_by(|one, other| weight(ran, one).total_cmp(&weight(ran, other)));
     let Some(longest) = longest.filter(|_| ran.whole.is_some() && parts.len() > 1) else {
-        return of_one(ran);
+        return of_one(ran, stopped);
     };
     let alone = alone(ran, longest);
-    let verdict = of_one(&alone);
+    let verdict = of_one(&alone, stopped);
     let pipelines = parts.iter().filter(|part| part.len() > 1).count();
     let which = match longest.len() {
         1 => format!("beside {pipelines} pipelines"),
@@ -114,8 +119,13 @@ fn alone(ran: &Ran, part: &[usize]) -> Ran {
     }
 }
 
-fn of_one(ran: &Ran) -> RanVerdict {
-    let busy = |stage: &RanStage| (stage.user_s + stage.system_s) / ran.seconds.max(1e-6);
+/// The share of a CPU that a stage used.
+fn busy(ran: &Ran, stage: &RanStage) -> f64 {
+    (stage.user_s + stage.system_s) / ran.seconds.max(1e-6)
+}
+
+fn of_one(ran: &Ran, stopped: Option<Stopped>) -> RanVerdict {
+    let busy = |stage: &RanStage| busy(ran, stage);
     let busiest =
         ran.stages.iter().enumerate().max_by(|one, other| busy(one.1).total_cmp(&busy(other.1)));
     let Some((index, stage)) = busiest else {
@@ -124,7 +134,7 @@ fn of_one(ran: &Ran) -> RanVerdict {
             ..RanVerdict::default()
         };
     };
-    if let Some((index, disk)) = waits_for_disk(ran) {
+    if let Some((index, disk)) = waits_most(ran, |_| true, |stage| stage.waits_disk) {
         let words = format!(
             "{}: it waited for a disk {} of the time",
             name(&ran.stages[index]),
@@ -140,7 +150,7 @@ fn of_one(ran: &Ran) -> RanVerdict {
     let share = busy(stage);
     if share < BUSY {
         let all = ran.stages.iter().map(busy).sum();
-        let waits = || waits_outside(ran).or_else(|| waits_for_cpu(ran));
+        let waits = || waits_outside(ran).or_else(|| waits_for_cpu(ran, stopped));
         let waits = if all < CPU_SPENT { waits() } else { None };
         return waits.unwrap_or_else(|| nobody(ran, all));
     }
@@ -243,13 +253,13 @@ fn percent(share: f64) -> String {
     format!("{:.0}%", 100.0 * share)
 }
 
-fn waits_for_disk(ran: &Ran) -> Option<(usize, f64)> {
-    waits_most(ran, |stage| stage.waits_disk)
-}
-
 /// The stage that waited most for something, if that was half of the time. One that is ahead of the
 /// others, or gets nothing from them, holds nobody up.
-fn waits_most(ran: &Ran, waits: fn(&RanStage) -> Option<f64>) -> Option<(usize, f64)> {
+fn waits_most(
+    ran: &Ran,
+    counts: impl Fn(usize) -> bool,
+    waits: fn(&RanStage) -> Option<f64>,
+) -> Option<(usize, f64)> {
     let held_up = |index: usize| {
         ran.pipes.iter().any(|pipe| {
             let share = match (pipe.from == index, pipe.to == index) {
@@ -263,10 +273,24 @@ fn waits_most(ran: &Ran, waits: fn(&RanStage) -> Option<f64>) -> Option<(usize, 
         })
     };
     let seen = ran.stages.iter().enumerate();
-    let seen = seen.filter(|(index, stage)| stage.looks >= LOOKS_FEW && !held_up(*index));
+    let seen = seen
+        .filter(|(index, stage)| stage.looks >= LOOKS_FEW && !held_up(*index) && counts(*index));
     // Of the time in which it was there.
     let shares = seen.filter_map(|(index, stage)| Some((index, waits(stage)? * lived(ran, stage))));
     shares.max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, share)| *share >= 0.5)
+}
+
+/// Whether somebody may have waited for a stage: its input was full, or the output of a source
+/// empty. While the pipe is not there, it has what it needs, and the end waits for it.
+fn is_waited_for(ran: &Ran, index: usize) -> bool {
+    let input = ran.pipes.iter().find(|pipe| pipe.to == index);
+    let output = || ran.pipes.iter().find(|pipe| pipe.from == index);
+    let pipe = input.map(|pipe| (pipe, pipe.full));
+    let Some((pipe, Some(share))) = pipe.or_else(|| output().map(|pipe| (pipe, pipe.empty))) else {
+        return true;
+    };
+    let seen = (pipe.seen_s / lived_s(ran, &ran.stages[index])).min(1.0);
+    pipe.looks < LOOKS_FEW || share * seen + (1.0 - seen) >= HOLDS_UP
 }
 
 fn lived_s(ran: &Ran, stage: &RanStage) -> f64 {
@@ -283,18 +307,55 @@ fn is_held_up(pipe: &RanPipe, share: Option<f64>) -> bool {
     pipe.looks >= LOOKS_FEW && share.is_some_and(|share| share >= HELD_UP)
 }
 
-/// A stage that could have run, and did not since others used the CPU.
-fn waits_for_cpu(ran: &Ran) -> Option<RanVerdict> {
-    let (index, share) = waits_most(ran, |stage| stage.waits_cpu)?;
+/// What a quota of CPU did while the pipeline ran.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Stopped {
+    /// How many CPUs it is.
+    pub(super) cpus: f64,
+    /// For how long it stopped what it is for.
+    pub(super) seconds: f64,
+}
+
+/// A stage that could have run, and did not since a quota stopped it or others used the CPU.
+fn waits_for_cpu(ran: &Ran, stopped: Option<Stopped>) -> Option<RanVerdict> {
+    if let Some(verdict) = stopped.and_then(|stopped| stopped_by_quota(ran, stopped)) {
+        return Some(verdict);
+    }
+    let (index, share) = waits_most(ran, |index| is_waited_for(ran, index), |it| it.waits_cpu)?;
     let name = name(&ran.stages[index]);
+    // What the pipeline used itself is not what others used.
+    let beside = ran.stages.iter().enumerate().filter(|(other, _)| *other != index);
+    let beside: f64 = beside.map(|(_, stage)| busy(ran, stage)).sum();
+    let (who, help) = match beside >= ITS_CAUSE * share {
+        true => ("other stages", "fewer stages, or more CPUs (--cpus)"),
+        false => ("others", "fewer programs at once, or other CPUs (--cpus)"),
+    };
+    Some(RanVerdict {
+        stage: Some(index),
+        sure: Sure::Likely,
+        words: format!("{name}: it waited for a CPU {} of the time; {who} used it", percent(share)),
+        help: Some(help.into()),
+    })
+}
+
+/// A quota stops all stages together; the one that waited most for it is named.
+fn stopped_by_quota(ran: &Ran, stopped: Stopped) -> Option<RanVerdict> {
+    let (index, share) = waits_most(ran, |_| true, |stage| stage.waits_cpu)?;
+    if stopped.seconds < ITS_CAUSE * share * ran.seconds {
+        return None;
+    }
     Some(RanVerdict {
         stage: Some(index),
         sure: Sure::Likely,
         words: format!(
-            "{name}: it waited for a CPU {} of the time; others used it",
-            percent(share)
+            "{}: it waited for a CPU {} of the time; the quota of {:.2} CPUs stopped it",
+            name(&ran.stages[index]),
+            percent(share),
+            stopped.cpus
         ),
-        help: Some("fewer programs at once, or other CPUs (--cpus)".into()),
+        help: Some(
+            "a higher quota (--cpus of the container; bytepath doctor names the file)".into(),
+        ),
     })
 }
 
@@ -380,6 +441,10 @@ fn weighed(ran: &Ran, index: usize, share: f64) -> (Sure, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(ran: &Ran) -> RanVerdict {
+        super::of(ran, None)
+    }
 
     fn stage(command: &str, cpu_s: f64) -> RanStage {
         RanStage {
@@ -591,6 +656,54 @@ mod tests {
             let verdict = of(&Ran { seconds: 28.0, stages, pipes, ..Ran::default() });
             assert_eq!(verdict.stage, wanted, "{verdict:?}");
         }
+    }
+
+    #[test]
+    fn who_waits_for_a_cpu_holds_up_only_who_waits_for_it() {
+        let of = |full, empty, full_next, head_s| {
+            let waits = |command, waits_cpu, cpu_s| RanStage {
+                runs: Some(0.9),
+                waits_cpu: Some(waits_cpu),
+                ..stage(command, cpu_s)
+            };
+            let stages =
+                vec![waits("yes", 0.0, 1.0), waits("head", 0.55, head_s), stage("wc", 0.1)];
+            let pipes = vec![pipe(0, full, empty), pipe(1, full_next, 0.4)];
+            of(&Ran { seconds: 10.0, stages, pipes, ..Ran::default() })
+        };
+        // Nobody waited for it to read.
+        assert_eq!(of(0.0, 0.6, 0.0, 0.1).stage, None);
+        let verdict = of(0.6, 0.2, 0.0, 0.1);
+        assert_eq!(verdict.words, "head: it waited for a CPU 55% of the time; others used it");
+        let source = |empty| {
+            let waits = RanStage { runs: Some(0.9), waits_cpu: Some(0.6), ..stage("a", 1.0) };
+            let (stages, pipes) = (vec![waits, stage("b", 0.1)], vec![pipe(0, 0.3, empty)]);
+            self::of(&Ran { seconds: 10.0, stages, pipes, ..Ran::default() }).stage
+        };
+        assert_eq!([source(0.4), source(0.6)], [None, Some(0)]);
+    }
+
+    #[test]
+    fn what_a_pipeline_uses_itself_is_not_used_by_others() {
+        let waits = RanStage { runs: Some(0.9), waits_cpu: Some(0.6), ..stage("gzip", 2.0) };
+        for (first_s, wanted) in [(1.0, "; others used it"), (4.0, "; other stages used it")] {
+            let stages = vec![stage("cat f", first_s), waits.clone()];
+            let pipes = vec![pipe(0, 0.9, 0.0)];
+            let verdict = of(&Ran { seconds: 10.0, stages, pipes, ..Ran::default() });
+            assert!(verdict.words.ends_with(wanted), "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn a_quota_that_did_a_good_part_of_a_wait_is_named() {
+        let waits = RanStage { runs: Some(0.9), waits_cpu: Some(0.94), ..stage("sha256sum", 0.4) };
+        let ran = Ran { seconds: 10.0, stages: vec![waits], ..Ran::default() };
+        let of = |seconds| super::of(&ran, Some(Stopped { cpus: 0.05, seconds }));
+        let words =
+            "sha256sum: it waited for a CPU 94% of the time; the quota of 0.05 CPUs stopped it";
+        assert_eq!(of(9.0).words, words);
+        assert!(of(9.0).help.is_some_and(|help| help.contains("a higher quota")));
+        assert!(of(1.0).words.ends_with("others used it"));
     }
 
     #[test]

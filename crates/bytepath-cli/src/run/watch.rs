@@ -10,6 +10,7 @@ use super::family::Family;
 use super::live::Live;
 use super::placing::Placer;
 use super::process::{self, Got};
+use super::quota::Quotas;
 use super::signals::{Signals, is_passed_on};
 use super::stages::{End, Stages};
 use crate::said::say;
@@ -32,6 +33,8 @@ pub(super) struct Watched {
     /// What was decided, and when.
     pub(super) decisions: Vec<(Duration, String)>,
     pub(super) began: Instant,
+    /// Of CPU, as they stood then.
+    pub(super) quotas: Quotas,
     pub(super) looks: u32,
     /// A signal that asked for the end.
     pub(super) ended_by: Option<i32>,

@@ -8,6 +8,7 @@ use bytepath::fan_out::FannedOut;
 use super::outputs::Outputs;
 use super::planned::Planned;
 use crate::errno::word;
+use crate::live::rate;
 use crate::quote::always_quoted;
 use crate::said::say;
 
@@ -41,6 +42,6 @@ pub(super) fn explain(
             lost.unwrap_or_default()
         ));
     }
-    let rate = done.bytes as f64 / f64::from(1 << 30) / began.elapsed().as_secs_f64().max(1e-9);
-    say(format_args!("came: {} bytes, {rate:.2} GiB/s", done.bytes));
+    let rate = rate(done.bytes, began.elapsed());
+    say(format_args!("came: {} bytes, {rate}", done.bytes));
 }

@@ -1,4 +1,4 @@
-//! How far it is: bytes, the recent rate, and which outputs are behind.
+//! How far it is: bytes, the recent rate and at the end that of all, and which outputs are behind.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Instant;
@@ -30,7 +30,10 @@ pub(super) fn watched<T>(
             loop {
                 let ended = over.recv_timeout(EVERY) == Err(RecvTimeoutError::Disconnected);
                 let bytes = meter.bytes();
-                rate.look(bytes);
+                match ended {
+                    true => rate.ended(bytes),
+                    false => rate.look(bytes),
+                }
                 let rate = rate.shown();
                 let behind = behind(outputs, lags);
                 lines.draw(&format!("{}{rate}{behind}", numbers::bytes(bytes)), ended);

@@ -399,7 +399,10 @@ fn the_number_of_the_process_is_in_a_file_while_it_runs() {
     fs::write(&path, "older").expect("written");
     let name = path.to_str().expect("plain");
     let (program, pid, writer, _out) = between(&["-q", "-P", name]);
-    assert_eq!(fs::read_to_string(&path).expect("there"), format!("{pid}\n"));
+    // Signals are caught before that.
+    until("it tells its number", || {
+        fs::read_to_string(&path).expect("there") == format!("{pid}\n")
+    });
     drop(writer);
     assert!(program.done().status.success());
     assert!(!path.exists());
@@ -628,6 +631,31 @@ fn a_command_gets_the_signal_that_ends_it() {
         until("it starts", || takes_wishes(pid));
         assert_eq!(ended(program, pid, signal).status.code(), Some(32));
         until("it ends", || matches!(state_of(sleeps), None | Some('Z')));
+    }
+}
+
+/// Before there is who answers signals; with --metrics there is a thread more.
+#[test]
+fn a_signal_just_as_the_command_begins_leaves_neither_it_nor_the_pidfile() {
+    if !crate::calls::may_trace() {
+        return;
+    }
+    for metrics in ["", "--metrics told"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let done = shell(&format!(
+            "cd {} && {{ strace -qqq -o calls -e trace=clone,?clone3,?fork,?vfork \
+             -e inject=clone,?clone3,?fork,?vfork:delay_exit=300000 \
+             $bytepath pv -q -P pid {metrics} -M out -- \
+             sh -c 'echo $$ >command; exec sleep 200' & }} && \
+             until [ -s pid ] && [ -s command ]; do :; done; \
+             kill -TERM $(cat pid); wait $!; echo $?; ls pid; command=$(cat command); \
+             for i in $(seq 5000); do \
+             grep -q '^State:.[^Z]' /proc/$command/status || exit 0; done; \
+             echo left; kill $command",
+            folder.path().display()
+        ));
+        let lines: Vec<&str> = done.stdout.lines().collect();
+        assert_eq!(lines, ["32"], "{metrics}: {done:?}");
     }
 }
 

@@ -1,6 +1,8 @@
 //! `bytepath run` against the shell: the same text, the same bytes, messages and exit codes; and
 //! what goes wrong.
 
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -434,6 +436,54 @@ fn told(words: &[&str]) -> Value {
     let schema: Value = serde_json::from_str(bytepath_report::schema::PUBLISHED_RAN).expect("JSON");
     jsonschema::validate(&schema, &told).unwrap_or_else(|error| panic!("{error}: {text}"));
     told
+}
+
+/// A group whose processes may use a twentieth of a CPU; removed afterwards.
+struct SmallGroup(PathBuf);
+
+impl SmallGroup {
+    /// None, said aloud, where none can be made.
+    fn new() -> Option<SmallGroup> {
+        let name = format!("bytepath-test-{}", std::process::id());
+        let tops = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup"];
+        for top in tops {
+            let group = SmallGroup(Path::new(top).join(&name));
+            // Never made where it is not there: that is no group.
+            let open = |file: &str| std::fs::File::options().write(true).open(group.0.join(file));
+            let set = |file: &str, text: &str| {
+                open(file).is_ok_and(|mut file| file.write_all(text.as_bytes()).is_ok())
+            };
+            if std::fs::create_dir(&group.0).is_ok()
+                && (set("cpu.max", "5000 100000")
+                    || set("cpu.cfs_period_us", "100000") && set("cpu.cfs_quota_us", "5000"))
+            {
+                return Some(group);
+            }
+        }
+        println!("skipped: no group with a quota of CPU can be made here, as without root");
+        None
+    }
+}
+
+impl Drop for SmallGroup {
+    fn drop(&mut self) {
+        // The last of its processes may be on its way out.
+        crate::program::until("the group is removed", || {
+            !self.0.exists() || std::fs::remove_dir(&self.0).is_ok()
+        });
+    }
+}
+
+#[test]
+fn a_quota_of_cpu_is_not_told_as_others_who_used_it() {
+    let Some(SmallGroup(group)) = &SmallGroup::new() else { return };
+    let done = shell(&format!(
+        "echo $$ >{}/cgroup.procs && $bytepath run --summary 'head -c 10M /dev/zero | sha256sum'",
+        group.display()
+    ));
+    assert!(done.status.success(), "{done:?}");
+    let told = "; the quota of 0.05 CPUs stopped it (likely)\nwhat would help: a higher quota";
+    assert!(done.stderr.contains(told), "{done:?}");
 }
 
 #[test]

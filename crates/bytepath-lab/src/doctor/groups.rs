@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use bytepath::machine::Cgroups;
+
 use super::change::command;
 use super::{Examined, Here, bytes};
+use crate::cgroups::numbered;
 
 /// Less than this of the machine's memory is a limit that copies feel: dirty pages count.
 const MEMORY_SHARE_MIN: f64 = 0.5;
@@ -17,16 +20,16 @@ pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
 }
 
 /// The folders of this process's group of a controller, from its own up to the top.
-fn folders(here: &Here<'_>, controller: &str) -> Vec<PathBuf> {
-    let groups = here.text("proc/self/cgroup").unwrap_or_default();
+fn folders(root: &Path, cgroups: &Cgroups, controller: &str) -> Vec<PathBuf> {
+    let groups = text(&root.join("proc/self/cgroup")).unwrap_or_default();
     let mut found = Vec::new();
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(names), Some(path)) = (parts.next(), parts.next()) else { continue };
         let mounted: Vec<PathBuf> = match names {
-            "" => here.machine.cgroups().v2_mount.iter().map(|at| below(here.root, at)).collect(),
+            "" => cgroups.v2_mount.iter().map(|at| below(root, at)).collect(),
             names if names.split(',').any(|name| name == controller) => {
-                vec![here.root.join("sys/fs/cgroup").join(controller)]
+                vec![root.join("sys/fs/cgroup").join(controller)]
             }
             _ => continue,
         };
@@ -52,37 +55,64 @@ fn blind(here: &Here<'_>, name: &str) -> Option<Examined> {
     (!told).then(|| Examined::unknown(name, "/proc/self/cgroup cannot be read"))
 }
 
+/// A quota of CPU, and what it did so far.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CpuQuota {
+    /// The folder of its group.
+    pub folder: PathBuf,
+    /// How many CPUs it is.
+    pub cpus: f64,
+    /// How many times it stopped the group.
+    pub stopped_times: u64,
+    /// For how long, of all CPUs together.
+    pub stopped_s: f64,
+}
+
+/// The quotas of this process's group and of its ancestors, of both generations.
+pub fn cpu_quotas(root: &Path, cgroups: &Cgroups) -> Vec<CpuQuota> {
+    let found = folders(root, cgroups, "cpu").into_iter();
+    found.filter_map(cpu_quota).collect()
+}
+
+fn cpu_quota(folder: PathBuf) -> Option<CpuQuota> {
+    let v2 = text(&folder.join("cpu.max")).and_then(|text| {
+        let (quota, period) = text.split_once(' ')?;
+        Some((quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?))
+    });
+    let v1 = || {
+        let number = |file: &str| text(&folder.join(file))?.parse::<f64>().ok();
+        Some((number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?))
+    };
+    let (quota, period) = v2.or_else(v1).filter(|(quota, period)| *quota > 0.0 && *period > 0.0)?;
+    let stat = text(&folder.join("cpu.stat")).unwrap_or_default();
+    let counted = |word| numbered(&stat, word);
+    // The first generation counts in nanoseconds.
+    let stopped_s = counted("throttled_usec")
+        .map(|us| us as f64 / 1e6)
+        .or_else(|| counted("throttled_time").map(|ns| ns as f64 / 1e9));
+    Some(CpuQuota {
+        cpus: quota / period,
+        stopped_times: counted("nr_throttled").unwrap_or(0),
+        stopped_s: stopped_s.unwrap_or(0.0),
+        folder,
+    })
+}
+
 /// The tightest of a group's quotas and its ancestors', in CPUs.
 fn cpu(here: &Here<'_>) -> Examined {
     let name = "cgroup-cpu";
     if let Some(unknown) = blind(here, name) {
         return unknown;
     }
-    let quota = |folder: &PathBuf| -> Option<(f64, PathBuf)> {
-        let v2 = text(&folder.join("cpu.max")).and_then(|text| {
-            let (quota, period) = text.split_once(' ')?;
-            Some((quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?))
-        });
-        let v1 = || {
-            let number = |file: &str| text(&folder.join(file))?.parse::<f64>().ok();
-            Some((number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?))
-        };
-        let (quota, period) = v2.or_else(v1)?;
-        (quota > 0.0 && period > 0.0).then(|| (quota / period, folder.clone()))
-    };
-    let tightest = folders(here, "cpu")
-        .iter()
-        .filter_map(quota)
-        .min_by(|(one, _), (other, _)| one.total_cmp(other));
-    let Some((cpus, folder)) = tightest else {
+    let tightest = cpu_quotas(here.root, here.machine.cgroups())
+        .into_iter()
+        .min_by(|one, other| one.cpus.total_cmp(&other.cpus));
+    let Some(CpuQuota { cpus, folder, stopped_times, .. }) = tightest else {
         return Examined::good(name, "no quota", "the CPUs are used as far as they are free");
     };
-    let throttled = text(&folder.join("cpu.stat")).and_then(|stat| {
-        stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")?.parse::<u64>().ok())
-    });
-    let found = format!("{cpus:.2} CPUs, stopped {} times", throttled.unwrap_or(0));
+    let found = format!("{cpus:.2} CPUs, stopped {stopped_times} times");
     let allowed = here.machine.allowed_cpus().len() as f64;
-    if cpus >= allowed && throttled.unwrap_or(0) == 0 {
+    if cpus >= allowed && stopped_times == 0 {
         return Examined::good(name, found, "the quota is as much as there are CPUs");
     }
     let v2 = folder.join("cpu.max");
@@ -107,7 +137,9 @@ fn memory(here: &Here<'_>) -> Examined {
         });
         limits.filter(|(limit, _)| *limit < UNLIMITED).min()
     };
-    let Some((limit, file)) = folders(here, "memory").iter().filter_map(limit).min() else {
+    let Some((limit, file)) =
+        folders(here.root, here.machine.cgroups(), "memory").iter().filter_map(limit).min()
+    else {
         return Examined::good(
             name,
             "no limit",
@@ -162,7 +194,10 @@ fn files_rate(here: &Here<'_>) -> Examined {
         files.find_map(|file| Some((text(&file).filter(|text| !text.is_empty())?, file)))
     };
     let controllers = ["io", "blkio"];
-    let found = controllers.iter().flat_map(|name| folders(here, name)).find_map(|at| limit(&at));
+    let found = controllers
+        .iter()
+        .flat_map(|name| folders(here.root, here.machine.cgroups(), name))
+        .find_map(|at| limit(&at));
     match found {
         None => Examined::good(name, "no limit", "devices are used as far as they are free"),
         Some((limit, file)) => Examined::poor(

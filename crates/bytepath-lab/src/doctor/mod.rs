@@ -21,6 +21,7 @@ use bytepath_report::{Finding, Health, numbers};
 
 use crate::tune;
 pub use change::Change;
+pub use groups::{CpuQuota, cpu_quotas};
 
 /// What is looked at.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::knobs::{Knobs, Pipes};
 use crate::plan::Unmeasured;
 use crate::profile::{Profile, Setting};
-use crate::size::shown;
+use crate::size::{rate, shown};
 
 /// How the bytes go from one source to many sinks.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,7 +112,7 @@ impl fmt::Display for FanOutPlan {
         }
         for best in &self.measured {
             let Best { sink, route, gib_per_s, elsewhere } = best;
-            write!(f, "; to a {sink} alone {route} is best, {gib_per_s:.2} GiB/s")?;
+            write!(f, "; to a {sink} alone {route} is best, {}", rate(*gib_per_s))?;
             if let Some(place) = elsewhere {
                 write!(f, " on {place}")?;
             }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytepath::engines::Cache;
-use bytepath_report::{Unit, latency};
+use bytepath_report::{Costs, Unit, latency};
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
@@ -44,6 +44,10 @@ const ENGINES: &[(&str, &str, &[&str])] = &[
     ("preadv2-nowait", "pvsync2", &["nowait=1"]),
 ];
 
+/// Those whose work others do as well: threads of the C library, or one of the kernel. fio tells
+/// the CPU time and the switches of its own thread alone.
+const HELPED: [&str; 2] = ["posix-aio", "uring-sqpoll"];
+
 /// fio counts in whole milliseconds; a trial is at least so long.
 const SHORTEST: Duration = Duration::from_millis(20);
 
@@ -66,7 +70,9 @@ impl Fio {
                 params.insert("words".to_owned(), words.join(" ").into());
                 let (work, ground) = (job(made), made.ground());
                 let refills = made.shape.verify && made.shape.access.writes();
-                Ok(Box::new(FioWork { words, file, job: work, ground, refills }) as Box<dyn Work>)
+                let helped = HELPED.contains(&made.engine.name());
+                let work = FioWork { words, file, job: work, ground, refills, helped };
+                Ok(Box::new(work) as Box<dyn Work>)
             }
         };
         let section = Some(super::cache_word(made.site.cache).to_owned());
@@ -138,6 +144,8 @@ struct FioWork {
     ground: Ground,
     /// Whether what it writes would be found wrong by the arms that verify.
     refills: bool,
+    /// Whether fio does not count all that its work costs.
+    helped: bool,
 }
 
 impl FioWork {
@@ -191,6 +199,9 @@ impl Work for FioWork {
         let mut outcome = driven.outcome();
         // Those that fio tells are of its start as well.
         outcome.costs.page_faults_per_gib = None;
+        if self.helped {
+            forget_cpu(&mut outcome.costs);
+        }
         outcome.latencies = latencies_of(&said);
         Ok(outcome)
     }
@@ -244,6 +255,15 @@ fn driven(said: &Value) -> Result<Driven, String> {
     })
 }
 
+/// What is not known is not told.
+fn forget_cpu(costs: &mut Costs) {
+    costs.cpu_user_s_per_gib = None;
+    costs.cpu_system_s_per_gib = None;
+    costs.cpu_ns_per_op = None;
+    costs.context_switches_per_gib = None;
+    costs.context_switches_per_op = None;
+}
+
 /// How long its requests took, of both sides together: those of all blocks are told as one. None where
 /// it counted none.
 fn latencies_of(said: &Value) -> Option<Histogram<u64>> {
@@ -261,6 +281,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_the_helpers_of_an_engine_cost_is_not_told_as_if_it_were_nothing() {
+        let all = Some(1.0);
+        let mut costs = Costs {
+            cpu_user_s_per_gib: all,
+            cpu_system_s_per_gib: all,
+            context_switches_per_gib: all,
+            cpu_ns_per_op: all,
+            context_switches_per_op: all,
+            ..Costs::default()
+        };
+        forget_cpu(&mut costs);
+        assert_eq!(costs, Costs::default());
+        let is_known = |name: &&str| ENGINES.iter().any(|(engine, ..)| engine == name);
+        assert!(HELPED.iter().all(|name| is_known(&name)));
+    }
 
     #[test]
     fn latencies_are_those_of_every_request_that_fio_counted() {

@@ -67,7 +67,8 @@ pub struct RanStage {
     /// How long it was there, as far as that was seen; told where a shell ran it.
     #[serde(default)]
     pub seconds: Option<f64>,
-    /// How often it was looked at.
+    /// How often it was looked at; of a stage that only waits for what it started, as a shell does,
+    /// this and the shares are of the one that used the most of a CPU.
     pub looks: u32,
     /// The share of the time that it ran or waited for a CPU.
     pub runs: Option<f64>,

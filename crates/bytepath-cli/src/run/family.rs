@@ -573,6 +573,12 @@ impl Member {
         Ok(())
     }
 
+    /// Whether it waited for most of the time, and for none of its pipes and files.
+    pub(super) fn only_waits(&self) -> bool {
+        let seen: Duration = self.times.values().sum();
+        self.times.get(&Doing::Other).is_some_and(|other| *other * 2 > seen)
+    }
+
     /// Since the look before it ran and waited for a CPU for as long as the kernel tells, and slept
     /// otherwise. Where that is not told, or of several threads, what was seen at either end of the
     /// time counts for half of it.

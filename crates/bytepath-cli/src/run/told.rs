@@ -141,8 +141,9 @@ fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Opti
     let is_shell = |stage: usize| shell.is_some() && pids[stage] == shell;
     ran.pipes.retain(|pipe| !is_shell(pipe.from) && !is_shell(pipe.to));
     ran.seconds -= ran.stopped_s;
-    for (stage, pid) in ran.stages.iter_mut().zip(pids) {
-        let Some(member) = pid.and_then(|pid| family?.member(pid)) else { continue };
+    let workers = if ran.whole.is_none() { workers(pids, family) } else { members(pids, family) };
+    for (stage, member) in ran.stages.iter_mut().zip(workers) {
+        let Some(member) = member else { continue };
         let seen: Duration = member.times.values().sum();
         let lived = stage.seconds.map(|seconds| seconds - member.stopped.as_secs_f64());
         stage.seconds = lived.or(Some(seen.as_secs_f64()));
@@ -211,12 +212,39 @@ pub(super) fn place(pid: Pid, pids: &[Option<Pid>], family: &Family) -> Option<u
         .find_map(|pid| pids.iter().rposition(|place| *place == Some(pid)))
 }
 
-/// The stages as they were started.
+fn members<'a>(pids: &[Option<Pid>], family: Option<&'a Family>) -> Vec<Option<&'a Member>> {
+    pids.iter().map(|pid| family?.member((*pid)?)).collect()
+}
+
+/// Who does the work of each stage: where it mostly waits for none of its files, as a shell or timeout
+/// that waits for the program that it started, the one below it that used the most of a CPU.
+fn workers<'a>(pids: &[Option<Pid>], family: Option<&'a Family>) -> Vec<Option<&'a Member>> {
+    let mut workers = members(pids, family);
+    let Some(family) = family else { return workers };
+    let only_waits: Vec<bool> =
+        workers.iter().map(|stage| stage.is_some_and(Member::only_waits)).collect();
+    for member in &family.members {
+        let Some(place) = place(member.pid, pids, family).filter(|place| only_waits[*place]) else {
+            continue;
+        };
+        if workers[place].is_none_or(|worker| worker.now.run_ns < member.now.run_ns) {
+            workers[place] = Some(member);
+        }
+    }
+    workers
+}
+
+/// The stages as they were started, each with what the one who does its work waits for.
 fn stages(all: &[Started], family: Option<&Family>) -> Listed {
-    let stage = |started: &Started| {
+    let pids: Vec<Option<Pid>> = all.iter().map(|started| started.pid).collect();
+    let workers = workers(&pids, family);
+    let stage = |(started, worker): (&Started, &Option<&Member>)| {
         let member = started.pid.and_then(|pid| family?.member(pid));
+        let moved = member.and_then(|member| member.now.moved);
         let (user_s, system_s) = started.cpu_s;
         RanStage {
+            read_bytes: moved.map(|moved| moved.read_bytes),
+            written_bytes: moved.map(|moved| moved.written_bytes),
             user_s,
             system_s,
             command: started.text.clone(),
@@ -225,10 +253,10 @@ fn stages(all: &[Started], family: Option<&Family>) -> Listed {
                 End::Killed(signal) => Some(signal),
                 End::Exited(_) => None,
             }),
-            ..member.map(seen).unwrap_or_default()
+            ..worker.map(seen).unwrap_or_default()
         }
     };
-    (all.iter().map(stage).collect(), all.iter().map(|started| started.pid).collect())
+    (all.iter().zip(&workers).map(stage).collect(), pids)
 }
 
 /// The processes that took part in what a shell ran, behind those that were told before.

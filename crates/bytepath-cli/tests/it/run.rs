@@ -821,6 +821,19 @@ fn a_stage_that_a_signal_ended_is_told_of() {
     run(&mut bytepath(&["run", "yes | head -1"])).well();
 }
 
+/// And not for the one that only waits for it: a shell, or what ends it after a time.
+#[test]
+fn what_a_stage_waits_for_is_told_of_the_one_that_does_its_work() {
+    let works = "timeout 0.5 sh -c 'while :; do :; done'";
+    for stage in [works.to_owned(), format!("{works} 2>/dev/null")] {
+        let told = told(&["--shell", &path_of("bash"), &format!("{stage} | cat")]);
+        let stage = &told["stages"][0];
+        assert!(stage["runs"].as_f64().is_some_and(|runs| runs > 0.5), "{told}");
+        let words = told["verdict"]["words"].as_str().expect("text");
+        assert!(!words.contains("outside"), "{words}");
+    }
+}
+
 /// What is only seen from outside is not claimed to be all.
 #[test]
 fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {

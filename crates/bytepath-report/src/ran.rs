@@ -23,6 +23,10 @@ pub struct Ran {
     pub stopped_s: f64,
     /// The exit code, as a shell tells it: 128 and its number for a signal.
     pub exit: i32,
+    /// Where a shell ran it, the seconds of CPU of processes that came and went unseen, or were not
+    /// seen to their end.
+    #[serde(default)]
+    pub unseen_cpu_s: f64,
     /// The stages in order; where a shell ran it, the processes that took part as far as they were
     /// seen.
     pub stages: Vec<RanStage>,
@@ -58,6 +62,9 @@ pub struct RanStage {
     pub user_s: f64,
     /// Seconds of CPU in the kernel.
     pub system_s: f64,
+    /// Whether it may have used more, since it was last looked at before it ended.
+    #[serde(default)]
+    pub cpu_at_least: bool,
     /// What it read, by its calls of read and their like; splice is not counted. Null where the
     /// kernel does not tell; and, where a shell ran it, of one that waited for others: theirs are
     /// counted in.

@@ -118,6 +118,8 @@ pub(super) struct Family {
     pub(super) joints: BTreeMap<u64, Joint>,
     /// How many members were forgotten.
     pub(super) forgotten: usize,
+    /// The seconds of CPU that those used.
+    pub(super) forgotten_s: f64,
     below: Below,
     size: PipeSize,
     allowed: CpuList,
@@ -146,6 +148,7 @@ impl Family {
             members,
             joints,
             forgotten: 0,
+            forgotten_s: 0.0,
             size,
             allowed,
             shell,
@@ -234,9 +237,12 @@ impl Family {
         used.sort_unstable();
         let Some(least) = used.get(used.len() / 2).copied() else { return };
         let (mut place, before) = (0, self.members.len());
+        let forgotten_s = &mut self.forgotten_s;
         self.members.retain(|member| {
             place += 1;
-            place <= FIRST_KEPT || member.alive || member.now.run_ns > least
+            let kept = place <= FIRST_KEPT || member.alive || member.now.run_ns > least;
+            *forgotten_s += if kept { 0.0 } else { member.now.used_s() };
+            kept
         });
         self.forgotten += before - self.members.len();
         let members = &self.members;

@@ -116,6 +116,11 @@ impl Reading {
     pub(super) fn cpu_s(&self) -> f64 {
         self.user_s + self.system_s
     }
+
+    /// Likewise, by the finer clock, which does not count threads that are gone.
+    pub(super) fn used_s(&self) -> f64 {
+        self.cpu_s().max(self.run_ns as f64 / 1e9)
+    }
 }
 
 /// Nanoseconds on a CPU and waiting for one, of all threads.

@@ -8,6 +8,7 @@ use rustix::process::Pid;
 
 use super::family::{Doing, Family, Joint, Member, Through};
 use super::measured::Measured;
+use super::process;
 use super::stages::{End, Started};
 use super::verdict;
 use super::watch::Watched;
@@ -15,6 +16,8 @@ use crate::live::in_a_line;
 
 /// A process that took less of a CPU than this, and no part in a pipe, is not worth a line.
 const WORTH_CPU_S: f64 = 0.01;
+/// The shell's clocks and the kernel's counts differ by less than this share.
+const UNSEEN_SHARE: f64 = 0.02;
 /// All may have been stopped for so long by the way.
 const WORTH_STOPPED_S: f64 = 0.05;
 /// The kernel tells when a process began in steps of 10 ms: of less than this there is no rate.
@@ -53,7 +56,12 @@ impl Told {
         if let Some(count) = family.map(|family| family.forgotten).filter(|count| *count > 0) {
             notes.push(format!("{count} more processes that ended and did little are not listed"));
         }
+        let unseen_cpu_s = whole.zip(family).map_or(0.0, |(_, family)| {
+            let all = watched.stages.all.iter();
+            unseen_cpu_s(all.map(|started| started.cpu_s.0 + started.cpu_s.1).sum(), family)
+        });
         let mut ran = Ran {
+            unseen_cpu_s,
             bytepath: env!("CARGO_PKG_VERSION").to_owned(),
             whole: whole.map(str::to_owned),
             seconds: took.as_secs_f64(),
@@ -67,6 +75,11 @@ impl Told {
             notes,
             ..Ran::default()
         };
+        if unseen_cpu_s > 0.0 {
+            for (stage, member) in ran.stages.iter_mut().zip(members(&pids, family)) {
+                stage.cpu_at_least = member.is_none_or(|member| !member.seen_ended);
+            }
+        }
         let shell = whole.and_then(|_| watched.stages.all.first()?.pid);
         let mut judged = at_work(&ran, &pids, family, shell);
         if whole.is_none() {
@@ -113,6 +126,12 @@ impl Told {
         if let Some(more) = ran.stages.len().checked_sub(SHOWN_MAX + 1) {
             lines.push(format!("  … and {} more, which --json tells", more + 1));
         }
+        if ran.unseen_cpu_s > 0.0 {
+            let unseen_s = numbers::figure(ran.unseen_cpu_s);
+            lines.push(format!(
+                "  and {unseen_s} s of CPU by processes that were not seen to their end"
+            ));
+        }
         let sure = match ran.verdict.sure {
             Sure::Sure => "sure",
             Sure::Likely => "likely",
@@ -151,6 +170,18 @@ fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Opti
     ran
 }
 
+/// What the shell's processes took of the CPUs, as it learnt when it waited for them, beyond what was
+/// seen. Those that go on are not in it.
+fn unseen_cpu_s(waited_for_s: f64, family: &Family) -> f64 {
+    let goes_on =
+        |member: &&Member| member.alive && process::began(member.pid) == Some(member.now.began);
+    let seen = family.members.iter().filter(|member| !goes_on(member));
+    let seen_s: f64 = seen.map(|member| member.now.used_s()).sum();
+    let more_s = waited_for_s - seen_s - family.forgotten_s;
+    let is_worth_it = more_s >= WORTH_CPU_S.max(UNSEEN_SHARE * waited_for_s);
+    if is_worth_it { more_s } else { 0.0 }
+}
+
 fn line(stage: &RanStage) -> String {
     let mut command: String = in_a_line(&stage.command).chars().take(SHOWN).collect();
     if command.len() < stage.command.len() {
@@ -162,17 +193,19 @@ fn line(stage: &RanStage) -> String {
         _ => String::new(),
     };
     let cpu_s = numbers::figure(stage.user_s + stage.system_s);
-    format!("  {command:SHOWN$} {cpu_s} s of CPU{ended}")
+    let at_least = if stage.cpu_at_least { "at least " } else { "" };
+    format!("  {command:SHOWN$} {at_least}{cpu_s} s of CPU{ended}")
 }
 
-/// With how long the pipe was there, unless it tells; without a rate where nobody knows.
+/// With how long the pipe was there, unless it tells; without a rate where nobody knows, and of what
+/// may be more.
 fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
     let about = match (pipe.agreed, pipe.at_least) {
         (_, true) => "at least ",
         (true, _) => "",
         (false, _) => "about ",
     };
-    let seconds = pipe.seconds.or(seconds);
+    let seconds = pipe.seconds.or(seconds).filter(|_| !pipe.at_least);
     let rate = |bytes: u64| {
         let rate = numbers::bytes((bytes as f64 / seconds?.max(1e-6)) as u64);
         Some(format!(", {rate}/s"))

@@ -170,8 +170,8 @@ fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Opti
     ran
 }
 
-/// What the shell's processes took of the CPUs, as it learnt when it waited for them, beyond what was
-/// seen. Those that go on are not in it.
+/// What the shell's processes took of the CPUs, as it learnt when it waited for them, beyond what
+/// was seen. Those that go on are not in it.
 fn unseen_cpu_s(waited_for_s: f64, family: &Family) -> f64 {
     let goes_on =
         |member: &&Member| member.alive && process::began(member.pid) == Some(member.now.began);
@@ -200,12 +200,13 @@ fn line(stage: &RanStage) -> String {
 /// With how long the pipe was there, unless it tells; without a rate where nobody knows, and of what
 /// may be more.
 fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
-    let about = match (pipe.agreed, pipe.at_least) {
-        (_, true) => "at least ",
-        (true, _) => "",
-        (false, _) => "about ",
+    let about = match () {
+        () if pipe.at_most => "at most ",
+        () if pipe.at_least => "at least ",
+        () if pipe.agreed => "",
+        () => "about ",
     };
-    let seconds = pipe.seconds.or(seconds).filter(|_| !pipe.at_least);
+    let seconds = pipe.seconds.or(seconds).filter(|_| !pipe.at_least && !pipe.at_most);
     let rate = |bytes: u64| {
         let rate = numbers::bytes((bytes as f64 / seconds?.max(1e-6)) as u64);
         Some(format!(", {rate}/s"))
@@ -249,8 +250,8 @@ fn members<'a>(pids: &[Option<Pid>], family: Option<&'a Family>) -> Vec<Option<&
     pids.iter().map(|pid| family?.member((*pid)?)).collect()
 }
 
-/// Who does the work of each stage: where it mostly waits for none of its files, as a shell or timeout
-/// that waits for the program that it started, the one below it that used the most of a CPU.
+/// Who does the work of each stage: where it mostly waits for none of its files, as a shell or
+/// timeout that waits for the program that it started, the one below it that used the most of a CPU.
 fn workers<'a>(pids: &[Option<Pid>], family: Option<&'a Family>) -> Vec<Option<&'a Member>> {
     let mut workers = members(pids, family);
     let Some(family) = family else { return workers };
@@ -357,8 +358,13 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
         let seconds = whole.and_then(|_| Some(lived_s(joint.writer)?.min(lived_s(joint.reader)?)));
         let seconds = seconds.filter(|seconds| *seconds >= LIVED_S_MIN);
         let at_least = family.is_at_least(joint);
-        let pipe = told(from, to, family.through(joint), Some(joint));
-        let agreed = pipe.agreed && !at_least;
+        let through = match family.through(joint) {
+            // It may be more as well as less.
+            Through::AtMost(_) if at_least => Through::Unknown,
+            through => through,
+        };
+        let pipe = told(from, to, through, Some(joint));
+        let (agreed, at_least) = (pipe.agreed && !at_least, pipe.at_least || at_least);
         (from != to).then_some(RanPipe { at_least, agreed, seconds, ..pipe })
     });
     let mut all: Vec<RanPipe> = joined.collect();
@@ -387,6 +393,8 @@ fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanP
         to,
         bytes: through.bytes(),
         agreed: matches!(through, Through::Agreed(_)),
+        at_most: matches!(through, Through::AtMost(_)),
+        at_least: matches!(through, Through::AtLeast(_)),
         holds_bytes: joint.map(|joint| joint.holds_bytes as u64),
         looks: joint.map_or(0, |joint| joint.looks),
         seen_s: joint.map_or(0.0, |joint| joint.seen.as_secs_f64()),

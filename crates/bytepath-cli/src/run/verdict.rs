@@ -54,8 +54,8 @@ const HELP: &str = "more threads, or another tool";
 const OWN_MOVERS: &str =
     "--own-movers: bytepath's own give references to bytes on where others copy them";
 
-/// The verdict on a run that has everything else in it. It is a guess where most of the work was done
-/// by processes that nobody saw.
+/// The verdict on a run that has everything else in it. It is a guess where most of the work was
+/// done by processes that nobody saw.
 pub(super) fn of(ran: &Ran) -> RanVerdict {
     let verdict = of_longest(ran);
     let seen_s: f64 = ran.stages.iter().map(|stage| stage.user_s + stage.system_s).sum();

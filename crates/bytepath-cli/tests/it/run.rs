@@ -871,7 +871,7 @@ fn cpu_seconds_that_nobody_saw_are_told() {
     let file = dir.path().join("told.json");
     let file_name = file.to_str().expect("plain");
     let words = ["run", "--shell", &path_of("sh"), "--summary", "--json", file_name, many];
-    let done = run(&mut bytepath(&words)).well();
+    let done = run(&mut bytepath(&words));
     let text = std::fs::read_to_string(file).expect("it is told");
     let told: Value = serde_json::from_str(&text).expect("it is JSON");
     assert!(told["unseen_cpu_s"].as_f64().is_some_and(|unseen_s| unseen_s > 0.0), "{told}");

@@ -23,6 +23,10 @@ pub struct Ran {
     pub stopped_s: f64,
     /// The exit code, as a shell tells it: 128 and its number for a signal.
     pub exit: i32,
+    /// Where a shell ran it, the seconds of CPU of processes that came and went unseen, or were not
+    /// seen to their end.
+    #[serde(default)]
+    pub unseen_cpu_s: f64,
     /// The stages in order; where a shell ran it, the processes that took part as far as they were
     /// seen.
     pub stages: Vec<RanStage>,
@@ -58,6 +62,9 @@ pub struct RanStage {
     pub user_s: f64,
     /// Seconds of CPU in the kernel.
     pub system_s: f64,
+    /// Whether it may have used more, since it was last looked at before it ended.
+    #[serde(default)]
+    pub cpu_at_least: bool,
     /// What it read, by its calls of read and their like; splice is not counted. Null where the
     /// kernel does not tell; and, where a shell ran it, of one that waited for others: theirs are
     /// counted in.
@@ -67,7 +74,8 @@ pub struct RanStage {
     /// How long it was there, as far as that was seen; told where a shell ran it.
     #[serde(default)]
     pub seconds: Option<f64>,
-    /// How often it was looked at.
+    /// How often it was looked at; of a stage that only waits for what it started, as a shell does,
+    /// this and the shares are of the one that used the most of a CPU.
     pub looks: u32,
     /// The share of the time that it ran or waited for a CPU.
     pub runs: Option<f64>,
@@ -93,6 +101,10 @@ pub struct RanPipe {
     pub bytes: Option<u64>,
     /// Whether writer and reader tell the same; otherwise it is about right.
     pub agreed: bool,
+    /// Whether less may have gone through: its writer writes to other files as well, and its
+    /// reader reads from others.
+    #[serde(default)]
+    pub at_most: bool,
     /// Whether more may have gone through: its ends were last looked at before they ended, or one of
     /// them counts far less than the other.
     #[serde(default)]

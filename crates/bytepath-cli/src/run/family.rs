@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::below::Below;
 use super::placing::{May, Places, Seen};
-use super::process::{self, Moved, OpenPipe, Reading};
+use super::process::{self, Moved, OpenFiles, OpenPipe, Reading};
 use super::sizes::PipeSize;
 
 /// Of more processes than this, the first are looked at.
@@ -37,6 +37,8 @@ pub(super) struct Member {
     pub(super) now: Reading,
     before: Reading,
     pub(super) pipes: Vec<OpenPipe>,
+    /// The most files that it was seen to have open at once.
+    files: OpenFiles,
     has_children: bool,
     program: Option<(u64, u64)>,
     /// The CPU that we put it on, or the one who started it.
@@ -118,6 +120,8 @@ pub(super) struct Family {
     pub(super) joints: BTreeMap<u64, Joint>,
     /// How many members were forgotten.
     pub(super) forgotten: usize,
+    /// The seconds of CPU that those used.
+    pub(super) forgotten_s: f64,
     below: Below,
     size: PipeSize,
     allowed: CpuList,
@@ -146,6 +150,7 @@ impl Family {
             members,
             joints,
             forgotten: 0,
+            forgotten_s: 0.0,
             size,
             allowed,
             shell,
@@ -234,9 +239,12 @@ impl Family {
         used.sort_unstable();
         let Some(least) = used.get(used.len() / 2).copied() else { return };
         let (mut place, before) = (0, self.members.len());
+        let forgotten_s = &mut self.forgotten_s;
         self.members.retain(|member| {
             place += 1;
-            place <= FIRST_KEPT || member.alive || member.now.run_ns > least
+            let kept = place <= FIRST_KEPT || member.alive || member.now.run_ns > least;
+            *forgotten_s += if kept { 0.0 } else { member.now.used_s() };
+            kept
         });
         self.forgotten += before - self.members.len();
         let members = &self.members;
@@ -475,7 +483,13 @@ impl Family {
         let written = moved(writer).map(|moved| moved.written_bytes);
         let read = moved(reader).map(|moved| moved.read_bytes);
         let is_ours = |writer: &Member| self.own.is_some() && writer.program == self.own;
-        match Through::of(written, read, seen_bytes) {
+        let through = Through::of(written, read, seen_bytes);
+        let others = (
+            writer.is_some_and(|writer| writer.files.written > 1),
+            // One that has nothing else open for long may have opened it between two looks.
+            reader.is_some_and(|reader| reader.files.read > 1 || reader.looks < LOOKS_FEW),
+        );
+        match through.with_other_files(written, read, others) {
             // Our movers do not count what they give on by reference.
             Through::Unknown if writer.is_some_and(is_ours) => Through::of(None, read, seen_bytes),
             through => through,
@@ -489,12 +503,14 @@ impl Family {
 
 impl Member {
     fn new(pid: Pid, reading: Reading) -> Member {
+        let (pipes, files) = process::pipes(pid);
         Member {
             pid,
             words: process::words(pid).unwrap_or_else(|| reading.name.clone()),
             before: reading.clone(),
             now: reading,
-            pipes: process::pipes(pid),
+            pipes,
+            files,
             has_children: false,
             program: process::program(pid),
             placed: None,
@@ -521,13 +537,17 @@ impl Member {
             return;
         }
         if reading.name != self.now.name {
+            self.files = OpenFiles::default();
             self.words = process::words(self.pid).unwrap_or_else(|| reading.name.clone());
         }
         self.rested = self.looks > 0 && reading.has_rested_since(&self.now);
         self.before = std::mem::replace(&mut self.now, reading);
         self.has_children = has_children;
         if !self.rested {
-            self.pipes = process::pipes(self.pid);
+            let (pipes, files) = process::pipes(self.pid);
+            self.pipes = pipes;
+            self.files.read = self.files.read.max(files.read);
+            self.files.written = self.files.written.max(files.written);
             self.program = process::program(self.pid);
             self.sleeps_in = process::sleeps_in(self.pid);
         }
@@ -571,6 +591,12 @@ impl Member {
             }
         }
         Ok(())
+    }
+
+    /// Whether it waited for most of the time, and for none of its pipes and files.
+    pub(super) fn only_waits(&self) -> bool {
+        let seen: Duration = self.times.values().sum();
+        self.times.get(&Doing::Other).is_some_and(|other| *other * 2 > seen)
     }
 
     /// Since the look before it ran and waited for a CPU for as long as the kernel tells, and slept
@@ -650,9 +676,15 @@ pub(super) enum Through {
     /// One of them tells, or one tells less: the other has other files as well, or moves bytes
     /// without counting them, as splice(2) does.
     About(u64),
+    /// Both have other files, and one of them tells this.
+    AtMost(u64),
+    /// The writer tells this, and the reader, which was seen to have no other files, more.
+    AtLeast(u64),
     Unknown,
 }
 
+/// Of fewer looks than this, what a program had open is not known well.
+const LOOKS_FEW: u32 = 4;
 /// What programs read when they start, at the most: some kilobytes.
 const START_BYTES: u64 = 64 << 10;
 
@@ -666,14 +698,48 @@ impl Through {
     pub(super) fn agreed_bytes(self) -> Option<u64> {
         match self {
             Through::Agreed(bytes) => Some(bytes),
-            Through::About(_) | Through::Unknown => None,
+            _ => None,
         }
     }
 
     pub(super) fn bytes(self) -> Option<u64> {
         match self {
-            Through::Agreed(bytes) | Through::About(bytes) => Some(bytes),
+            Through::Agreed(bytes)
+            | Through::About(bytes)
+            | Through::AtMost(bytes)
+            | Through::AtLeast(bytes) => Some(bytes),
             Through::Unknown => None,
+        }
+    }
+
+    /// What the two tell where other files are known of, or known not to be: totals of a writer
+    /// that writes to others and of a reader that reads from others only bound what went through,
+    /// even where they are the same by chance.
+    fn with_other_files(
+        self,
+        written: Option<u64>,
+        read: Option<u64>,
+        (writes_elsewhere, reads_elsewhere): (bool, bool),
+    ) -> Through {
+        match (self, written.zip(read)) {
+            // The writer may move a part without counting it.
+            (Through::About(bytes), Some((written, read)))
+                if bytes > START_BYTES
+                    && !writes_elsewhere
+                    && !reads_elsewhere
+                    && written < read =>
+            {
+                Through::AtLeast(bytes)
+            }
+            _ if !writes_elsewhere => self,
+            (Through::Agreed(bytes), _) if reads_elsewhere => Through::AtMost(bytes),
+            // What it read beyond all that was written came from elsewhere.
+            (Through::About(bytes), Some((written, read)))
+                if bytes > START_BYTES && (reads_elsewhere || read > written) =>
+            {
+                Through::AtMost(bytes)
+            }
+            _ => self,
         }
     }
 
@@ -890,6 +956,26 @@ mod tests {
         assert_eq!(told(0, mib, None), Through::Unknown);
         assert_eq!(told(0, 5000, ours), Through::Unknown);
         assert_eq!(told(mib, mib + 9, ours), Through::Agreed(mib));
+    }
+
+    #[test]
+    fn totals_of_those_that_have_other_files_only_bound_what_went_through() {
+        let mib = 1 << 20;
+        let told = |written, read, others| {
+            let through = Through::of(Some(written), Some(read), mib);
+            through.with_other_files(Some(written), Some(read), others)
+        };
+        assert_eq!(told(40 * mib, 40 * mib, (false, false)), Through::Agreed(40 * mib));
+        assert_eq!(told(40 * mib, 40 * mib, (false, true)), Through::Agreed(40 * mib));
+        // tee f | cat - g, and others of it.
+        assert_eq!(told(40 * mib, 40 * mib, (true, true)), Through::AtMost(40 * mib));
+        assert_eq!(told(60 * mib, 84 * mib, (true, true)), Through::AtMost(60 * mib));
+        assert_eq!(told(60 * mib, 84 * mib, (true, false)), Through::AtMost(60 * mib));
+        // pv f | cat, and cat f | cat - g
+        assert_eq!(told(2 * mib, 20 * mib, (false, false)), Through::AtLeast(2 * mib));
+        assert_eq!(told(2 * mib, 20 * mib, (false, true)), Through::About(2 * mib));
+        // tee f | wc
+        assert_eq!(told(40 * mib, 20 * mib, (true, false)), Through::About(20 * mib));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use rustix::process::Pid;
 
 use super::family::{Doing, Family, Joint, Member, Through};
 use super::measured::Measured;
+use super::process;
 use super::stages::{End, Started};
 use super::verdict;
 use super::watch::Watched;
@@ -15,6 +16,8 @@ use crate::live::in_a_line;
 
 /// A process that took less of a CPU than this, and no part in a pipe, is not worth a line.
 const WORTH_CPU_S: f64 = 0.01;
+/// The shell's clocks and the kernel's counts differ by less than this share.
+const UNSEEN_SHARE: f64 = 0.02;
 /// All may have been stopped for so long by the way.
 const WORTH_STOPPED_S: f64 = 0.05;
 /// The kernel tells when a process began in steps of 10 ms: of less than this there is no rate.
@@ -53,7 +56,12 @@ impl Told {
         if let Some(count) = family.map(|family| family.forgotten).filter(|count| *count > 0) {
             notes.push(format!("{count} more processes that ended and did little are not listed"));
         }
+        let unseen_cpu_s = whole.zip(family).map_or(0.0, |(_, family)| {
+            let all = watched.stages.all.iter();
+            unseen_cpu_s(all.map(|started| started.cpu_s.0 + started.cpu_s.1).sum(), family)
+        });
         let mut ran = Ran {
+            unseen_cpu_s,
             bytepath: env!("CARGO_PKG_VERSION").to_owned(),
             whole: whole.map(str::to_owned),
             seconds: took.as_secs_f64(),
@@ -67,6 +75,11 @@ impl Told {
             notes,
             ..Ran::default()
         };
+        if unseen_cpu_s > 0.0 {
+            for (stage, member) in ran.stages.iter_mut().zip(members(&pids, family)) {
+                stage.cpu_at_least = member.is_none_or(|member| !member.seen_ended);
+            }
+        }
         let shell = whole.and_then(|_| watched.stages.all.first()?.pid);
         let mut judged = at_work(&ran, &pids, family, shell);
         if whole.is_none() {
@@ -113,6 +126,12 @@ impl Told {
         if let Some(more) = ran.stages.len().checked_sub(SHOWN_MAX + 1) {
             lines.push(format!("  … and {} more, which --json tells", more + 1));
         }
+        if ran.unseen_cpu_s > 0.0 {
+            let unseen_s = numbers::figure(ran.unseen_cpu_s);
+            lines.push(format!(
+                "  and {unseen_s} s of CPU by processes that were not seen to their end"
+            ));
+        }
         let sure = match ran.verdict.sure {
             Sure::Sure => "sure",
             Sure::Likely => "likely",
@@ -141,13 +160,26 @@ fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Opti
     let is_shell = |stage: usize| shell.is_some() && pids[stage] == shell;
     ran.pipes.retain(|pipe| !is_shell(pipe.from) && !is_shell(pipe.to));
     ran.seconds -= ran.stopped_s;
-    for (stage, pid) in ran.stages.iter_mut().zip(pids) {
-        let Some(member) = pid.and_then(|pid| family?.member(pid)) else { continue };
+    let workers = if ran.whole.is_none() { workers(pids, family) } else { members(pids, family) };
+    for (stage, member) in ran.stages.iter_mut().zip(workers) {
+        let Some(member) = member else { continue };
         let seen: Duration = member.times.values().sum();
         let lived = stage.seconds.map(|seconds| seconds - member.stopped.as_secs_f64());
         stage.seconds = lived.or(Some(seen.as_secs_f64()));
     }
     ran
+}
+
+/// What the shell's processes took of the CPUs, as it learnt when it waited for them, beyond what
+/// was seen. Those that go on are not in it.
+fn unseen_cpu_s(waited_for_s: f64, family: &Family) -> f64 {
+    let goes_on =
+        |member: &&Member| member.alive && process::began(member.pid) == Some(member.now.began);
+    let seen = family.members.iter().filter(|member| !goes_on(member));
+    let seen_s: f64 = seen.map(|member| member.now.used_s()).sum();
+    let more_s = waited_for_s - seen_s - family.forgotten_s;
+    let is_worth_it = more_s >= WORTH_CPU_S.max(UNSEEN_SHARE * waited_for_s);
+    if is_worth_it { more_s } else { 0.0 }
 }
 
 fn line(stage: &RanStage) -> String {
@@ -161,17 +193,20 @@ fn line(stage: &RanStage) -> String {
         _ => String::new(),
     };
     let cpu_s = numbers::figure(stage.user_s + stage.system_s);
-    format!("  {command:SHOWN$} {cpu_s} s of CPU{ended}")
+    let at_least = if stage.cpu_at_least { "at least " } else { "" };
+    format!("  {command:SHOWN$} {at_least}{cpu_s} s of CPU{ended}")
 }
 
-/// With how long the pipe was there, unless it tells; without a rate where nobody knows.
+/// With how long the pipe was there, unless it tells; without a rate where nobody knows, and of what
+/// may be more.
 fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
-    let about = match (pipe.agreed, pipe.at_least) {
-        (_, true) => "at least ",
-        (true, _) => "",
-        (false, _) => "about ",
+    let about = match () {
+        () if pipe.at_most => "at most ",
+        () if pipe.at_least => "at least ",
+        () if pipe.agreed => "",
+        () => "about ",
     };
-    let seconds = pipe.seconds.or(seconds);
+    let seconds = pipe.seconds.or(seconds).filter(|_| !pipe.at_least && !pipe.at_most);
     let rate = |bytes: u64| {
         let rate = numbers::bytes((bytes as f64 / seconds?.max(1e-6)) as u64);
         Some(format!(", {rate}/s"))
@@ -211,12 +246,39 @@ pub(super) fn place(pid: Pid, pids: &[Option<Pid>], family: &Family) -> Option<u
         .find_map(|pid| pids.iter().rposition(|place| *place == Some(pid)))
 }
 
-/// The stages as they were started.
+fn members<'a>(pids: &[Option<Pid>], family: Option<&'a Family>) -> Vec<Option<&'a Member>> {
+    pids.iter().map(|pid| family?.member((*pid)?)).collect()
+}
+
+/// Who does the work of each stage: where it mostly waits for none of its files, as a shell or
+/// timeout that waits for the program that it started, the one below it that used the most of a CPU.
+fn workers<'a>(pids: &[Option<Pid>], family: Option<&'a Family>) -> Vec<Option<&'a Member>> {
+    let mut workers = members(pids, family);
+    let Some(family) = family else { return workers };
+    let only_waits: Vec<bool> =
+        workers.iter().map(|stage| stage.is_some_and(Member::only_waits)).collect();
+    for member in &family.members {
+        let Some(place) = place(member.pid, pids, family).filter(|place| only_waits[*place]) else {
+            continue;
+        };
+        if workers[place].is_none_or(|worker| worker.now.run_ns < member.now.run_ns) {
+            workers[place] = Some(member);
+        }
+    }
+    workers
+}
+
+/// The stages as they were started, each with what the one who does its work waits for.
 fn stages(all: &[Started], family: Option<&Family>) -> Listed {
-    let stage = |started: &Started| {
+    let pids: Vec<Option<Pid>> = all.iter().map(|started| started.pid).collect();
+    let workers = workers(&pids, family);
+    let stage = |(started, worker): (&Started, &Option<&Member>)| {
         let member = started.pid.and_then(|pid| family?.member(pid));
+        let moved = member.and_then(|member| member.now.moved);
         let (user_s, system_s) = started.cpu_s;
         RanStage {
+            read_bytes: moved.map(|moved| moved.read_bytes),
+            written_bytes: moved.map(|moved| moved.written_bytes),
             user_s,
             system_s,
             command: started.text.clone(),
@@ -225,10 +287,10 @@ fn stages(all: &[Started], family: Option<&Family>) -> Listed {
                 End::Killed(signal) => Some(signal),
                 End::Exited(_) => None,
             }),
-            ..member.map(seen).unwrap_or_default()
+            ..worker.map(seen).unwrap_or_default()
         }
     };
-    (all.iter().map(stage).collect(), all.iter().map(|started| started.pid).collect())
+    (all.iter().zip(&workers).map(stage).collect(), pids)
 }
 
 /// The processes that took part in what a shell ran, behind those that were told before.
@@ -296,8 +358,13 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
         let seconds = whole.and_then(|_| Some(lived_s(joint.writer)?.min(lived_s(joint.reader)?)));
         let seconds = seconds.filter(|seconds| *seconds >= LIVED_S_MIN);
         let at_least = family.is_at_least(joint);
-        let pipe = told(from, to, family.through(joint), Some(joint));
-        let agreed = pipe.agreed && !at_least;
+        let through = match family.through(joint) {
+            // It may be more as well as less.
+            Through::AtMost(_) if at_least => Through::Unknown,
+            through => through,
+        };
+        let pipe = told(from, to, through, Some(joint));
+        let (agreed, at_least) = (pipe.agreed && !at_least, pipe.at_least || at_least);
         (from != to).then_some(RanPipe { at_least, agreed, seconds, ..pipe })
     });
     let mut all: Vec<RanPipe> = joined.collect();
@@ -326,6 +393,8 @@ fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanP
         to,
         bytes: through.bytes(),
         agreed: matches!(through, Through::Agreed(_)),
+        at_most: matches!(through, Through::AtMost(_)),
+        at_least: matches!(through, Through::AtLeast(_)),
         holds_bytes: joint.map(|joint| joint.holds_bytes as u64),
         looks: joint.map_or(0, |joint| joint.looks),
         seen_s: joint.map_or(0.0, |joint| joint.seen.as_secs_f64()),

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 
+use bytepath_report::numbers::counted;
 use bytepath_report::{Ran, RanPipe, RanStage, RanVerdict, Sure};
 
 use super::script;
@@ -59,9 +60,17 @@ const HELP: &str = "more threads, or another tool";
 const OWN_MOVERS: &str =
     "--own-movers: bytepath's own give references to bytes on where others copy them";
 
-/// The verdict on a run that has everything else in it. Of several pipelines that a shell ran, it is
-/// on the one that took longest. `stopped` is what a quota did, if any did something.
+/// The verdict on a run that has everything else in it; `stopped` is what a quota did, if any did
+/// something. It is a guess where most of the work was done by processes that nobody saw.
 pub(super) fn of(ran: &Ran, stopped: Option<Stopped>) -> RanVerdict {
+    let verdict = of_longest(ran, stopped);
+    let seen_s: f64 = ran.stages.iter().map(|stage| stage.user_s + stage.system_s).sum();
+    let sure = if ran.unseen_cpu_s > seen_s { Sure::Guess } else { verdict.sure };
+    RanVerdict { sure, ..verdict }
+}
+
+/// Of several pipelines that a shell ran, on the one that took longest.
+fn of_longest(ran: &Ran, stopped: Option<Stopped>) -> RanVerdict {
     let parts = parts(ran);
     let longest = parts.iter().max_by(|one, other| weight(ran, one).total_cmp(&weight(ran, other)));
     let Some(longest) = longest.filter(|_| ran.whole.is_some() && parts.len() > 1) else {
@@ -70,15 +79,22 @@ pub(super) fn of(ran: &Ran, stopped: Option<Stopped>) -> RanVerdict {
     let alone = alone(ran, longest);
     let verdict = of_one(&alone, stopped);
     let pipelines = parts.iter().filter(|part| part.len() > 1).count();
+    let pipelines = format!("{}{}", at_least(ran), counted(pipelines as u64, "pipeline"));
     let which = match longest.len() {
-        1 => format!("beside {pipelines} pipelines"),
-        _ => format!("in the longest of {pipelines} pipelines, {:.2} s", alone.seconds),
+        1 => format!("beside {pipelines}"),
+        _ if pipelines == "1 pipeline" => format!("in the only pipeline, {:.2} s", alone.seconds),
+        _ => format!("in the longest of {pipelines}, {:.2} s", alone.seconds),
     };
     RanVerdict {
         stage: verdict.stage.map(|stage| longest[stage]),
         words: format!("{} ({which})", verdict.words),
         ..verdict
     }
+}
+
+/// Before what is counted of the processes that were seen.
+fn at_least(ran: &Ran) -> &'static str {
+    if ran.unseen_cpu_s > 0.0 { "at least " } else { "" }
 }
 
 /// The stages that pipes join, by their places.
@@ -115,6 +131,7 @@ fn alone(ran: &Ran, part: &[usize]) -> Ran {
         seconds: seconds(ran, part),
         stages: part.iter().map(|stage| ran.stages[*stage].clone()).collect(),
         pipes: pipes.collect(),
+        unseen_cpu_s: ran.unseen_cpu_s,
         ..Ran::default()
     }
 }
@@ -399,11 +416,13 @@ fn nobody(ran: &Ran, all: f64) -> RanVerdict {
             (words, Some(if gains { OWN_MOVERS } else { "fewer stages" }.to_owned()))
         }
         _ if ran.stages.iter().any(|stage| stage.runs.is_some_and(|runs| runs >= AT_WORK)) => {
-            (format!("none alone; together they used {} of a CPU", percent(all)), None)
+            let used = format!("{}{}", at_least(ran), percent(all));
+            (format!("none alone; together they used {used} of a CPU"), None)
         }
         _ => (
             format!(
-                "none; together they used {} of a CPU, and waited for what is outside",
+                "none; together they used {}{} of a CPU, and waited for what is outside",
+                at_least(ran),
                 percent(all)
             ),
             None,
@@ -480,6 +499,20 @@ mod tests {
             "gzip: it used 98% of a CPU; its input was full 97% of the time; its output empty 99%"
         );
         assert!(verdict.help.is_some_and(|help| help.contains("pigz")));
+    }
+
+    #[test]
+    fn where_little_was_seen_of_several_pipelines_it_is_said_that_there_are_more() {
+        let lived = |command| RanStage { seconds: Some(1.0), ..stage(command, 0.9) };
+        let stages = vec![lived("cat f"), lived("gzip"), lived("cat g"), lived("xz")];
+        let pipes = vec![pipe(0, 0.9, 0.0), pipe(2, 0.9, 0.0)];
+        let whole = Some("it is a list of commands".to_owned());
+        let mut ran = Ran { seconds: 10.0, whole, stages, pipes, ..Ran::default() };
+        assert!(of(&ran).words.contains("longest of 2 pipelines"), "{}", of(&ran).words);
+        ran.unseen_cpu_s = 5.0;
+        let verdict = of(&ran);
+        assert!(verdict.words.contains("longest of at least 2 pipelines"), "{}", verdict.words);
+        assert_eq!(verdict.sure, Sure::Guess);
     }
 
     /// The shell that waits for them is none of them.

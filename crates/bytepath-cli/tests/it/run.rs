@@ -871,6 +871,19 @@ fn a_stage_that_a_signal_ended_is_told_of() {
     run(&mut bytepath(&["run", "yes | head -1"])).well();
 }
 
+/// Not of the one that only waits for that: a shell, or what ends it after a time.
+#[test]
+fn what_a_stage_waits_for_is_told_of_the_one_that_does_its_work() {
+    let works = "timeout 0.5 sh -c 'while :; do :; done'";
+    for stage in [works.to_owned(), format!("{works} 2>/dev/null")] {
+        let told = told(&["--shell", &path_of("bash"), &format!("{stage} | cat")]);
+        let stage = &told["stages"][0];
+        assert!(stage["runs"].as_f64().is_some_and(|runs| runs > 0.5), "{told}");
+        let words = told["verdict"]["words"].as_str().expect("text");
+        assert!(!words.contains("outside"), "{words}");
+    }
+}
+
 /// What is only seen from outside is not claimed to be all.
 #[test]
 fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {
@@ -896,7 +909,29 @@ fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {
         assert!(seconds.is_none_or(|seconds| all.is_some_and(|all| seconds < all)), "{told}");
     }
     let words = told["verdict"]["words"].as_str().expect("text");
-    assert!(words.contains("(in the longest of 2 pipelines, "), "{words}");
+    assert!(words.contains("(in the longest of "), "{words}");
+    assert!(words.contains(" 2 pipelines, "), "{words}");
+}
+
+/// Processes that come and go between two looks are not passed over.
+#[test]
+fn cpu_seconds_that_nobody_saw_are_told() {
+    let many = "for i in $(seq 300); do seq 3000 | tail -1; done; exit 0";
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("told.json");
+    let file_name = file.to_str().expect("plain");
+    let words = ["run", "--shell", &path_of("sh"), "--summary", "--json", file_name, many];
+    let done = run(&mut bytepath(&words));
+    let text = std::fs::read_to_string(file).expect("it is told");
+    let told: Value = serde_json::from_str(&text).expect("it is JSON");
+    assert!(told["unseen_cpu_s"].as_f64().is_some_and(|unseen_s| unseen_s > 0.0), "{told}");
+    let mut lines = done.stderr.lines();
+    assert!(lines.any(|it| it.ends_with(" s of CPU by processes that were not seen to their end")));
+    let stages = told["stages"].as_array().expect("a list");
+    let is_at_least = |stage: &Value| stage["cpu_at_least"] == true;
+    assert!(stages.is_empty() || stages.iter().any(is_at_least), "{told}");
+    let words = told["verdict"]["words"].as_str().expect("text");
+    assert!(!words.contains("pipelines") || words.contains("at least "), "{words}");
 }
 
 /// A shell counts what its children moved as its own, and has had an end of each of their pipes.

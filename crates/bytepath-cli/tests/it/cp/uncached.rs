@@ -255,6 +255,14 @@ fn sources_without_pages_and_places_in_memory_are_copied() {
     assert_eq!((done.stderr, done.stdout), (note.repeat(2), String::new()));
 }
 
+/// The node lies on a file system in memory; what is written to it does not.
+#[test]
+fn a_device_is_no_file_system_in_memory() {
+    let Some(disk) = Disk::new() else { return };
+    let done = disk.shell("$bytepath cp --uncached large /dev/null");
+    assert!(done.status.success() && !done.stderr.contains("in memory"), "{done:?}");
+}
+
 #[test]
 fn what_contradicts_it_is_refused() {
     let Some(disk) = Disk::new() else { return };

@@ -122,13 +122,21 @@ impl Tee<'_> {
         if options.ignore_interrupts {
             interrupts::ignore();
         }
-        let Prepared { hashing, spill, planned } = match prepared(options) {
+        let Prepared { hashing, unhashed, spill, planned } = match prepared(options) {
             Ok(prepared) => prepared,
             Err(what) => {
                 self.called.say(what);
                 return ExitCode::FAILURE;
             }
         };
+        if let Some(error) = unhashed {
+            let word = crate::errno::word_of(&error);
+            self.called.say(format_args!(
+                "no thread for --hash: {word}; the job goes on without a checksum, which a higher \
+                 limit of processes (ulimit -u) allows"
+            ));
+            self.well.store(false, Relaxed);
+        }
         let stdout = std::io::stdout();
         let mut outputs = Outputs::begin(stdout.as_fd());
         let opening = if options.append { Opening::Append } else { Opening::Overwrite };
@@ -348,6 +356,8 @@ impl Tee<'_> {
 struct Prepared {
     /// The checksum's thread.
     hashing: Option<Hashing>,
+    /// Why there is none, which the bytes need not wait for.
+    unhashed: Option<std::io::Error>,
     /// The file to spill to.
     spill: Option<File>,
     /// How it comes to its plan.
@@ -366,15 +376,18 @@ fn prepared(options: &Options) -> Result<Prepared, String> {
     extras.metrics.check(options.files.iter().map(OsString::as_os_str))?;
     let pipes = if extras.no_enlarge { Pipes::Leave } else { Pipes::Grow };
     let planned = Planned::by(extras.profile.as_deref(), pipes)?;
-    let hashing = extras.hash.map(Hashing::start).transpose();
-    let hashing = hashing.map_err(|error| {
-        format!("cannot compute the checksum: {}", crate::errno::word_of(&error))
-    })?;
+    let (hashing, unhashed) = match extras.hash.map(Hashing::start).transpose() {
+        Ok(hashing) => (hashing, None),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => (None, Some(error)),
+        Err(error) => {
+            return Err(format!("cannot compute the checksum: {}", crate::errno::word_of(&error)));
+        }
+    };
     let spill = extras.spill.as_deref().map(|folder| {
         let file = tempfile::tempfile_in(folder);
         file.map_err(|error| {
             format!("cannot spill to {}: {}", shown(folder), crate::errno::word_of(&error))
         })
     });
-    Ok(Prepared { hashing, spill: spill.transpose()?, planned })
+    Ok(Prepared { hashing, unhashed, spill: spill.transpose()?, planned })
 }

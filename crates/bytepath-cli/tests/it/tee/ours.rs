@@ -14,7 +14,9 @@ use rustix::pipe::PipeFlags;
 
 use super::{few, gnu, large};
 use crate::calls::may_trace;
-use crate::program::{BYTEPATH, Bounded, HANGS_AFTER, bytepath, run, shell, signal_of, spawned};
+use crate::program::{
+    BYTEPATH, Bounded, HANGS_AFTER, bytepath, installed, root, run, shell, signal_of, spawned,
+};
 
 /// A pipe: its reading end, its writing end.
 fn pipe() -> (OwnedFd, OwnedFd) {
@@ -429,6 +431,22 @@ fn the_checksum_is_that_of_the_stream() {
         let done = shell(&line.replace("NAME", &name));
         assert_eq!(done.stderr, wanted, "{line}");
     }
+}
+
+/// A user of this test's own, as the limit is on all of a user's processes.
+#[test]
+fn without_a_thread_for_the_checksum_the_bytes_go_on() {
+    if !root() || !installed("setpriv") || !installed("prlimit") {
+        return println!("skipped: a user without processes can only be had by root");
+    }
+    let done = shell(
+        "seq 3 | prlimit --nproc=1 setpriv --reuid 65527 --regid 65527 --clear-groups \
+         $bytepath tee --hash sha256",
+    );
+    let said = "tee: no thread for --hash: Resource temporarily unavailable; the job goes on without \
+                a checksum, which a higher limit of processes (ulimit -u) allows\n";
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("1\n2\n3\n", said));
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
 }
 
 #[test]

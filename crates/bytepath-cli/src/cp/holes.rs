@@ -31,6 +31,19 @@ pub(super) fn data_before(file: impl AsFd, end: u64) -> u64 {
     bytes
 }
 
+/// The bytes of an open file or block device, whose status does not tell. A device stands where it stood.
+pub(super) fn length(file: impl AsFd, stat: &Stat) -> u64 {
+    let of_device = || {
+        let at = rustix::fs::tell(&file)?;
+        let end = rustix::fs::seek(&file, SeekFrom::End(0))?;
+        rustix::fs::seek(&file, SeekFrom::Start(at)).map(|_| end)
+    };
+    match kind(stat) {
+        FileType::BlockDevice => of_device().unwrap_or(0),
+        _ => u64::try_from(stat.st_size).unwrap_or(0),
+    }
+}
+
 /// Whether a file has fewer blocks than its size takes.
 pub(super) fn has_holes(stat: &Stat) -> bool {
     kind(stat) == FileType::RegularFile && stat.st_blocks < stat.st_size / 512

@@ -32,7 +32,7 @@ use super::quick;
 use super::seen::Seen;
 use super::settings::{Backup, Settings};
 use super::shared::Shared;
-use super::tally::Tally;
+use super::tally::{Holes, Tally};
 use super::told::{Done, Told, Weight};
 use super::turns;
 use super::voice::{Voice, q};
@@ -62,16 +62,18 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
     let (umask, stage, watch) = (umask(), None, None);
     let shared = Shared { settings, plan, extras, tally: &tally, hand, voice, umask, stage, watch };
     let target = target(settings, &options.files, voice)?;
-    let sources = match &target {
-        Target::Directory { sources, .. } => &options.files[..*sources],
-        Target::File(_) => &options.files[..1],
+    let (sources, holes) = match &target {
+        Target::Directory { sources, .. } => (&options.files[..*sources], Holes::Kept),
+        Target::File(_) => {
+            (&options.files[..1], holes(options.files.last().filter(|_| shared.is_counted())))
+        }
     };
     let work = |shared: &Shared<'_>| with_crew(shared, jobs, &options.files, target);
     extras.metrics.begin("cp", {
         let (tally, durable) = (tally.clone(), extras.is_durable());
         move || tally.figures(durable)
     });
-    progress::watched(&shared, sources, work);
+    progress::watched(&shared, (sources, holes), work);
     voice.tell_deaf();
     match voice.flush() {
         Some(errno) => Err(voice.called.write_failed(errno)),
@@ -81,6 +83,13 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
             Ok(())
         }
     }
+}
+
+/// What becomes of holes in a copy by this name: what is no file has none.
+fn holes(name: Option<&OsString>) -> Holes {
+    let there = name.and_then(|name| rustix::fs::stat(name).ok());
+    let is_file = |stat| matches!(kind(&stat), FileType::RegularFile | FileType::Directory);
+    if there.is_none_or(is_file) { Holes::Kept } else { Holes::Written }
 }
 
 /// The bits that new files do not get. They can only be read by setting them.

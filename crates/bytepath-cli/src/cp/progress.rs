@@ -17,14 +17,18 @@ use super::interrupted::{Interrupts, Reached};
 use super::place::is_directory;
 use super::settings::Settings;
 use super::shared::{Shared, Watch};
-use super::tally::{TO_LOOK, Tally, Total};
+use super::tally::{Holes, TO_LOOK, Tally, Total};
 use crate::live::{self, EVERY, Lines, Rate};
 
 /// Nobody asks how far a copying is that is over before this.
 const ANSWERS_AFTER: Duration = Duration::from_millis(50);
 
 /// Does the work, and shows how far it is if that is wanted, or if it takes long and somebody asks.
-pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOnce(&Shared<'_>)) {
+pub(super) fn watched(
+    shared: &Shared<'_>,
+    (sources, holes): (&[OsString], Holes),
+    work: impl FnOnce(&Shared<'_>),
+) {
     let settings = shared.settings;
     let asked = Arc::new(AtomicBool::new(false));
     // Where handlers are refused, the signal ends the program as it always did.
@@ -57,7 +61,7 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
             watched.takes_long();
         }
         if shared.is_counted() {
-            let count = move || count_all(sources, settings, total);
+            let count = move || count_all(sources, (settings, holes), total);
             let _ = std::thread::Builder::new().spawn_scoped(scope, count);
         }
         work(&watched);
@@ -157,22 +161,23 @@ fn clock(seconds: f64) -> String {
 
 /// Counts what there is to copy, beside the copying. It is for people: what changes meanwhile, or
 /// cannot be read, makes it wrong by as much.
-fn count_all(sources: &[OsString], settings: &Settings, total: &Total) {
+fn count_all(sources: &[OsString], how: (&Settings, Holes), total: &Total) {
     for source in sources {
-        count(Path::new(source), settings, None, total);
+        count(Path::new(source), how, None, total);
     }
     total.complete.store(!total.over.load(Relaxed), Relaxed);
 }
 
 /// Counts what is there and below; nothing on another device than the one that is left, if one is.
-fn count(path: &Path, settings: &Settings, above: Option<u64>, total: &Total) {
+fn count(path: &Path, how: (&Settings, Holes), above: Option<u64>, total: &Total) {
+    let (settings, _) = how;
     let named = above.is_none();
     let follow = if settings.follows(named) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
     let Ok(stat) = rustix::fs::statat(CWD, path, follow) else { return };
     if settings.one_file_system && above.is_some_and(|above| above != stat.st_dev) {
         return;
     }
-    total.found.add((&stat, named), settings, || rustix::fs::open(path, TO_LOOK, Mode::empty()));
+    total.found.add((&stat, named), how, || rustix::fs::open(path, TO_LOOK, Mode::empty()));
     // A symbolic link that is followed may lead in a circle, for which the names get too long.
     if !is_directory(&stat) || !settings.recursive || total.over.load(Relaxed) {
         return;
@@ -181,7 +186,7 @@ fn count(path: &Path, settings: &Settings, above: Option<u64>, total: &Total) {
     // Directories are gone into once this one is closed: a level each would hold one open.
     let follows = settings.follows(false);
     let is_entered = |kind: std::fs::FileType| kind.is_dir() || (follows && kind.is_symlink());
-    let below = |path: &Path| count(path, settings, Some(stat.st_dev), total);
+    let below = |path: &Path| count(path, how, Some(stat.st_dev), total);
     let mut later = Vec::new();
     for entry in entries {
         match entry.file_type().is_ok_and(is_entered) {

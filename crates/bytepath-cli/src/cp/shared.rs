@@ -12,7 +12,7 @@ use super::pair::Pair;
 use super::place::Place;
 use super::settings::{Make, Settings};
 use super::stage::Stage;
-use super::tally::{TO_LOOK, Tally};
+use super::tally::{Holes, TO_LOOK, Tally};
 use super::voice::{Voice, q};
 use crate::planning::PlanOptions;
 
@@ -83,7 +83,8 @@ impl Shared<'_> {
         self.voice.ledger.outcome(Outcome::Skipped);
         if self.is_counted() {
             let open = || pair.source.open(TO_LOOK, 0);
-            self.tally.total.skipped.add((stat, pair.argument), self.settings, open);
+            let holes = (self.settings, Holes::Kept);
+            self.tally.total.skipped.add((stat, pair.argument), holes, open);
         }
     }
 

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::hand::Hand;
-use super::holes::{data_before, data_bytes, has_holes};
+use super::holes::{data_before, data_bytes, has_holes, length};
 use super::place::kind;
 use super::seen::{Identity, identity};
 use super::settings::{Settings, Sparse};
@@ -157,9 +157,11 @@ pub(super) struct Total {
 }
 
 impl Total {
-    /// Files and bytes, those that are left as they are among them, once they are counted.
+    /// Files and bytes, those that are left as they are among them, once they are counted, and where
+    /// all have an end that can be known.
     pub(super) fn known(&self) -> Option<(u64, u64)> {
-        self.complete.load(Relaxed).then(|| self.found.so_far())
+        let is_known = self.complete.load(Relaxed) && !self.found.is_endless.load(Relaxed);
+        is_known.then(|| self.found.so_far())
     }
 }
 
@@ -168,6 +170,8 @@ impl Total {
 pub(super) struct Sum {
     files: AtomicU64,
     bytes: AtomicU64,
+    /// Nobody knows how much will come of one: a FIFO or a terminal.
+    is_endless: AtomicBool,
     /// Files that may have more names, of which the first is copied and the others are linked.
     named: Mutex<HashSet<Identity>>,
 }
@@ -182,27 +186,56 @@ impl Sum {
     pub(super) fn add(
         &self,
         (stat, named): (&Stat, bool),
-        settings: &Settings,
+        (settings, holes): (&Settings, Holes),
         open: impl FnOnce() -> Result<OwnedFd, Errno>,
     ) {
         let linked = settings.preserve.links && (stat.st_nlink > 1 || settings.follows(named));
         let known = || self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        if kind(stat) != FileType::RegularFile || linked && !known().insert(identity(stat)) {
+        if !is_read(stat, settings) || linked && !known().insert(identity(stat)) {
             return;
         }
         self.files.fetch_add(1, Relaxed);
-        self.bytes.fetch_add(bytes_to_copy(stat, settings, open), Relaxed);
+        match kind(stat) {
+            FileType::RegularFile => {
+                self.bytes.fetch_add(bytes_to_copy(stat, (settings, holes), open), Relaxed);
+            }
+            FileType::BlockDevice => {
+                let bytes = open().map_or(0, |device| length(&device, stat));
+                self.bytes.fetch_add(bytes, Relaxed);
+            }
+            _ => self.is_endless.store(true, Relaxed),
+        }
     }
+}
+
+/// Whether it is a file, or read like one.
+fn is_read(stat: &Stat, settings: &Settings) -> bool {
+    match kind(stat) {
+        FileType::RegularFile => true,
+        FileType::BlockDevice | FileType::CharacterDevice | FileType::Fifo => {
+            settings.special_as_file
+        }
+        _ => false,
+    }
+}
+
+/// What becomes of holes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holes {
+    /// They are left out.
+    Kept,
+    /// They are written as zeros, as onto a device.
+    Written,
 }
 
 /// What is copied of a file: its holes are not, which it is opened to find.
 fn bytes_to_copy(
     stat: &Stat,
-    settings: &Settings,
+    (settings, holes): (&Settings, Holes),
     open: impl FnOnce() -> Result<OwnedFd, Errno>,
 ) -> u64 {
     let size = u64::try_from(stat.st_size).unwrap_or(0);
-    if settings.sparse == Sparse::Never || !has_holes(stat) {
+    if holes == Holes::Written || settings.sparse == Sparse::Never || !has_holes(stat) {
         return size;
     }
     open().map_or(data_bytes(stat).unsigned_abs(), |file| data_before(file, size))

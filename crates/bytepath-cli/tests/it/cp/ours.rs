@@ -423,36 +423,66 @@ fn progress_that_may_have_no_thread_says_so() {
     assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), said));
 }
 
-/// The last operand is a FIFO, for which the copying waits until the total was shown.
+/// The last operand is asked about, for which the copying waits until the total was shown.
 #[test]
 fn progress_counts_neither_holes_nor_further_names_and_what_is_skipped_as_done() {
     for (prepare, words, wanted) in [
         (
             "truncate -s 20M holes && cat a >>holes && truncate -s 9M nothing",
             "holes nothing",
-            "2 of 2 files, 4 B of 4 B, ",
+            "2 of 3 files, 4 B of 4 B, ",
         ),
-        ("ln a b && ln a d", "-a --copy-contents a b d", "1 of 1 file, 4 B of 4 B, "),
-        ("cp -p a t", "-u a c", "2 of 2 files, 8 B of 8 B, "),
-        ("ln a b && cp -p a b t", "-au --copy-contents a b c", "2 of 2 files, 8 B of 8 B, "),
+        ("ln a b && ln a d", "-a --copy-contents a b d", "1 of 2 files, 4 B of 4 B, "),
+        ("cp -p a t", "-u a c", "2 of 3 files, 8 B of 8 B, "),
+        ("ln a b && cp -p a b t", "-au --copy-contents a b c", "2 of 3 files, 8 B of 8 B, "),
         (
             "truncate -s 20M holes && cat a >>holes && truncate -s 20M t/holes",
             "--resume holes",
-            "1 of 1 file, 4 B of 4 B, ",
+            "1 of 2 files, 4 B of 4 B, ",
         ),
     ] {
         let done = in_folder(&format!(
-            "mkdir t && mkfifo f && {prepare} && {{ $bytepath cp --progress {words} f t 2>said & }} && \
+            "mkdir t && mkfifo f && touch -d @1 t/z && touch z && exec 9<>f && {prepare} && \
+             {{ $bytepath cp -i --progress {words} z t 2>said <f & }} && \
              until grep -q '{wanted}' said || [ $(grep -c ' of ' said) -gt 50 ]; do :; done; \
-             echo fed >f; wait; cat said"
+             echo y >f; wait; cat said"
         ));
         assert!(done.stdout.contains(wanted), "{words}: {done:?}");
         // A total that was shown stays.
         if wanted.contains("8 B") {
             let count = |words| done.stdout.matches(words).count();
-            assert_eq!(count(" of "), count(" of 2 files, ") + count(" of 8 B, "), "{done:?}");
+            assert_eq!(count(" of "), count(" of 3 files, ") + count(" of 8 B, "), "{done:?}");
             assert_eq!(count(" left"), count(" or less left") + count(", ? left"), "{done:?}");
             assert_eq!(count("; 1 file skipped"), 1, "{done:?}");
         }
     }
+}
+
+#[test]
+fn progress_knows_what_a_device_holds_and_not_what_a_fifo_will() {
+    // Whoever reads the FIFO does not, so that it is never over.
+    let done = in_folder(
+        "mkfifo f && exec 9<>f && truncate -s 20M holes && { $bytepath cp --progress holes f 2>said & } && \
+         until grep -q ' of ' said; do :; done; kill $!; wait; cat said",
+    );
+    assert!(
+        done.stdout.contains("0 of 1 file, ") && done.stdout.contains(" of 20 MiB"),
+        "{done:?}"
+    );
+    let done = in_folder(
+        "mkfifo f && exec 9<>f && { $bytepath cp --progress --metrics m.prom f new 2>said & } && echo fed >f && \
+         until grep -q '4 B, ' said; do :; done; kill $!; wait; cat said; ! grep -q ^bytepath_expected m.prom",
+    );
+    assert!(!done.stdout.contains(" of 1 file") && done.status.success(), "{done:?}");
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let Some(device) = Loop::new(folder.path()) else { return };
+    let wanted = "1 of 2 files, 1 MiB of 1 MiB, ";
+    let done = in_folder(&format!(
+        "mkdir t && mkfifo f && touch t/z z && exec 9<>f && \
+         {{ $bytepath cp -i --progress {} z t 2>said <f & }} && \
+         until grep -q '{wanted}' said || [ $(grep -c ' of ' said) -gt 50 ]; do :; done; \
+         echo y >f; wait; cat said",
+        device.path
+    ));
+    assert!(done.stdout.contains(wanted), "{done:?}");
 }

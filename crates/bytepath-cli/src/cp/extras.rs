@@ -24,9 +24,10 @@ pub(crate) struct Extras {
     pub(super) atomic: bool,
     /// Go on with a copying that was interrupted, by the same words: a destination that holds what
     /// SOURCE begins with is read, compared byte by byte, and continued; one that holds all of it is
-    /// left as it is, but for its attributes; where they differ, the rest is copied anew. With
-    /// --atomic, what is not whole yet is kept as .NAME.bytepath-part. Where the first run made DEST
-    /// from a directory, name it with -T
+    /// left as it is, but for its attributes; where they differ, the rest is copied anew. Block
+    /// devices are read and continued likewise; what comes from or goes to any other (a FIFO, a terminal)
+    /// is copied anew. With --atomic, what is not whole yet is kept as .NAME.bytepath-part. Where the first
+    /// run made DEST from a directory, name it with -T
     #[arg(long)]
     pub(super) resume: bool,
     /// Read source and copy again, the copy from the device where it can be, and compare them; either is

@@ -61,6 +61,8 @@ struct Held {
     name: OsString,
     /// The entries of a directory, and its names.
     entries: Option<(Arc<Pair>, Arc<Entries>)>,
+    /// Whether another run would copy it from its beginning.
+    begins_anew: bool,
     /// A place in the file, and what the meter said there.
     offset: u64,
     metered: u64,
@@ -76,7 +78,19 @@ impl Hand {
         let mut held = self.held();
         held.name.clear();
         held.name.push(name);
+        held.begins_anew = false;
         (held.offset, held.metered) = (0, self.meter.bytes());
+    }
+
+    /// Another run would copy this file from its beginning.
+    pub(super) fn holds_what_begins_anew(&self) {
+        self.held().begins_anew = true;
+    }
+
+    /// Whether it copies such a file.
+    pub(super) fn begins_anew(&self) -> bool {
+        let held = self.held();
+        !held.name.is_empty() && held.begins_anew
     }
 
     /// Small files of this directory are copied from now on, one after the other.

@@ -98,8 +98,15 @@ fn at(hands: &[Hand]) -> String {
 }
 
 fn advice(shared: &Shared<'_>, reached: Reached) -> &'static str {
+    let anew = shared.tally.hands.iter().any(Hand::begins_anew);
     match (reached, shared.extras.atomic, shared.extras.resume) {
         (Reached::End, ..) => "that was all",
+        (Reached::Midway, false, _) if anew => {
+            "what was being copied is not whole; what is no file begins anew"
+        }
+        (Reached::Midway, true, true) if anew => {
+            "no name stands for half a file; what is no file begins anew"
+        }
         (Reached::Midway, true, false) => "no name stands for half a file",
         (Reached::Midway, true, true) => "no name stands for half a file; the same command goes on",
         (Reached::Midway, false, true) => {

@@ -28,6 +28,9 @@ impl Shared<'_> {
     /// Copies a file, or reads what is to be read like one.
     pub(super) fn regular(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
         self.check_sink(pair, sink)?;
+        if !self.can_go_on(stat, sink.stat.as_ref()) {
+            self.hand.holds_what_begins_anew();
+        }
         // To open a FIFO waits for whoever writes to it.
         if kind(stat) != FileType::RegularFile {
             self.takes_long();

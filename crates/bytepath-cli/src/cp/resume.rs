@@ -2,7 +2,8 @@
 //!
 //! Only bytes tell how far a copy is: a program that was killed, or a machine that lost power, may
 //! leave any size and any time behind. Costs a read of what is there on both sides; holes that both
-//! have are passed over.
+//! have are passed over. A block device is compared and gone on with as a file is; what else is no file
+//! cannot be read twice.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -14,7 +15,7 @@ use super::atomic::{self, Begun, NotBegun};
 use super::copy::{Copy, Kept};
 use super::extras::Extras;
 use super::hand::Other;
-use super::holes::{data_before, has_holes};
+use super::holes::{data_before, has_holes, length};
 use super::leftovers;
 use super::pair::{Pair, Sink};
 use super::place::{is_directory, kind, same_file};
@@ -68,8 +69,14 @@ pub(super) fn check(settings: &Settings, extras: &Extras) -> Result<(), String> 
 impl Shared<'_> {
     /// Whether a destination may be one that an earlier run left.
     pub(super) fn may_resume(&self, stat: &Stat, there: &Stat) -> bool {
-        let file = |stat| kind(stat) == FileType::RegularFile;
-        self.extras.resume && file(stat) && file(there)
+        // Without --copy-contents, a device in a tree is made anew and never read.
+        let is_read = is_file(stat) || self.settings.special_as_file;
+        self.extras.resume && is_read && reads_again(stat) && reads_again(there)
+    }
+
+    /// Whether another run would go on with the copying of such a file to what is there, if anything is.
+    pub(super) fn can_go_on(&self, stat: &Stat, there: Option<&Stat>) -> bool {
+        reads_again(stat) && there.is_none_or(reads_again)
     }
 
     /// Goes on with what an earlier run left, if there is something.
@@ -80,8 +87,13 @@ impl Shared<'_> {
         (source, now): (&OwnedFd, &Stat),
         sink: &mut Sink,
     ) -> Done<Resumed> {
-        // Files of /proc say that they are empty, and what is no file cannot be read twice.
-        if !self.extras.resume || kind(now) != FileType::RegularFile || now.st_size == 0 {
+        if !self.extras.resume {
+            return Ok(Resumed::Not);
+        }
+        self.note_anew(pair, now, sink);
+        // Files of /proc say that they are empty.
+        let bytes = length(source, now);
+        if !reads_again(now) || bytes == 0 {
             return self.anew(pair, stat, sink);
         }
         let there = sink.stat.filter(|there| self.may_resume(stat, there));
@@ -99,11 +111,10 @@ impl Shared<'_> {
             if self.extras.atomic {
                 leftovers::remove_part(&pair.sink);
             }
-            let bytes = u64::try_from(now.st_size).unwrap_or(0);
             self.count_kept(pair, &open, bytes, Outcome::Kept)?;
             return Ok(Resumed::Copy(self.kept_copy(open, stat, kept).into()));
         }
-        let is_beginning = kept == Kept::Whole || kept == length(&open);
+        let is_beginning = kept == Kept::Whole || is_file(&there) && kept == all_of(&open);
         if !is_beginning && !self.may_overwrite(pair, &there) {
             return Ok(self.left_alone(pair, stat));
         }
@@ -111,6 +122,16 @@ impl Shared<'_> {
             return self.begin_part(pair, stat, source, sink);
         }
         self.go_on(pair, stat, (source, &open), sink, (kept, is_beginning))
+    }
+
+    /// Says which end of a copy that is there keeps it from being gone on with.
+    fn note_anew(&self, pair: &Pair, now: &Stat, sink: &Sink) {
+        let Some(there) = &sink.stat else { return };
+        let ends = [(now, &pair.source), (there, &pair.sink)];
+        if let Some((_, end)) = ends.into_iter().find(|(stat, _)| !reads_again(stat)) {
+            let name = q(&end.shown);
+            self.voice.warn(format!("{name} is neither a file nor a block device: copied anew"));
+        }
     }
 
     /// Whether the user lets a file be overwritten that is no beginning of its source.
@@ -183,7 +204,8 @@ impl Shared<'_> {
 
     /// A copy that gets the permissions it was not given yet, if it is of an earlier run.
     fn kept_copy(&self, open: OwnedFd, stat: &Stat, kept: Kept) -> Copy {
-        let is_left = rustix::fs::fstat(&open).is_ok_and(|there| self.may_be_left(stat, &there));
+        let there = rustix::fs::fstat(&open);
+        let is_left = there.is_ok_and(|there| is_file(&there) && self.may_be_left(stat, &there));
         let omitted = if is_left { self.omitted(stat) } else { 0 };
         Copy { kept, is_left, ..Copy::new(open, false, omitted, None) }
     }
@@ -281,14 +303,14 @@ impl Shared<'_> {
         let begun = atomic::begin_part(&pair.sink, sink, always, parts);
         let begun = begun.map_err(failed)?;
         let Begun::Unnamed(open, unnamed) = begun else { return Ok(Resumed::Not) };
-        let kept = match length(&open) {
+        let kept = match all_of(&open) {
             Kept::Nothing => Kept::Nothing,
             _ => self.compare(pair, source, &open)?,
         };
         let is_new = sink.stat.is_none() || parts;
         match kept {
             Kept::Whole => {
-                let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+                let bytes = length(source, stat);
                 self.count_kept(pair, &open, bytes, Outcome::Continued)?;
             }
             _ => self.continue_at(pair, (source, &open), kept)?,
@@ -305,6 +327,8 @@ impl Shared<'_> {
             Kept::Whole => return Ok(()),
         };
         let cut = rustix::fs::ftruncate(copy, at)
+            // A device has nothing that could be cut off.
+            .or_else(|errno| if errno == Errno::INVAL { Ok(()) } else { Err(errno) })
             .and_then(|()| rustix::fs::seek(copy, SeekFrom::Start(at)))
             .and_then(|_| rustix::fs::seek(source, SeekFrom::Start(at)));
         cut.map_err(|errno| {
@@ -322,8 +346,17 @@ impl Shared<'_> {
     }
 }
 
+fn is_file(stat: &Stat) -> bool {
+    kind(stat) == FileType::RegularFile
+}
+
+/// Whether what is read of it can be read again.
+fn reads_again(stat: &Stat) -> bool {
+    matches!(kind(stat), FileType::RegularFile | FileType::BlockDevice)
+}
+
 /// The length of a file, as what is kept of it.
-fn length(open: &OwnedFd) -> Kept {
+fn all_of(open: &OwnedFd) -> Kept {
     match rustix::fs::fstat(open).map(|stat| u64::try_from(stat.st_size)) {
         Ok(Ok(bytes)) if bytes > 0 => Kept::Bytes(bytes),
         _ => Kept::Nothing,

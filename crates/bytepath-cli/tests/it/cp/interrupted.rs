@@ -19,7 +19,8 @@ use super::{directory, file};
 use crate::program::{BYTEPATH, Bounded, Done, bytepath, run, signal_of, spawned, until};
 use crate::terminal::on_terminal;
 
-const MIDWAY: &str = "what was being copied is not whole; --resume goes on";
+/// Of what cannot be read again, as all that these tests stop at.
+const MIDWAY: &str = "what was being copied is not whole; what is no file begins anew";
 
 fn fifo(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, 0o600.into(), 0).expect("a FIFO");

@@ -1,5 +1,6 @@
 //! `--resume`: what an earlier run left is read, and gone on with.
 
+use crate::bench_devices::Loop;
 use crate::calls::may_trace;
 use crate::program::{Done, as_nobody, root, shell};
 
@@ -33,6 +34,52 @@ fn a_part_is_continued_and_what_is_whole_is_left() {
     );
     let writes: u64 = done.well().stdout.trim().parse().expect("a count");
     assert!(writes <= (8 << 20) / (128 << 10), "{writes} writes");
+}
+
+#[test]
+fn from_and_to_a_block_device_it_goes_on() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let Some(device) = Loop::new(folder.path()) else { return };
+    let disk = &device.path;
+    let kept = |bytes: u64| format!("\"kept_bytes\": {bytes},");
+    for (lines, bytes) in [
+        (
+            "head -c 600000 DISK >c; $bytepath cp --resume --json - DISK c >said && cmp DISK c",
+            600000,
+        ),
+        ("cat DISK large >c; $bytepath cp --resume --json - DISK c >said && cmp DISK c", 1 << 20),
+        (
+            "head -c 600000 DISK >.c.bytepath-part; \
+             $bytepath cp --atomic --resume --json - DISK c >said && cmp DISK c",
+            600000,
+        ),
+        (
+            "head -c 900001 large >one; dd if=one of=DISK bs=600000 count=1 conv=notrunc 2>/dev/null; \
+             stat -c %a.%U DISK >mode; $bytepath cp --resume --json - one DISK >said && \
+             cmp -n 900001 one DISK && stat -c %a.%U DISK | cmp - mode",
+            600000,
+        ),
+        (
+            "head -c 900001 large >one; $bytepath cp --resume --json - one DISK >said && \
+             cmp -n 900001 one DISK",
+            900001,
+        ),
+    ] {
+        let lines = format!("{lines} && grep -o '\"kept_bytes.*' said");
+        let done = in_folder(&lines.replace("DISK", disk));
+        assert_eq!(done.well().stdout.trim(), kept(bytes), "{lines}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_again_is_copied_anew_with_a_note() {
+    let done = in_folder(
+        "mkfifo f; { cat large >f & } ; $bytepath cp --resume f part && cmp large part && \
+         $bytepath cp --resume large /dev/null",
+    );
+    let anew = "is neither a file nor a block device: copied anew\n";
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(done.stderr, format!("cp: 'f' {anew}cp: '/dev/null' {anew}"));
 }
 
 #[test]

@@ -128,7 +128,7 @@ impl Rate {
     pub(crate) fn per_second(&self) -> Option<f64> {
         let [(began, first), .., (ended, last)] = self.looks[..] else { return None };
         let time = Some(ended - began).filter(|time| *time >= RATED_FROM)?;
-        Some((last - first) as f64 / time.as_secs_f64())
+        Some(last.saturating_sub(first) as f64 / time.as_secs_f64())
     }
 
     /// In words, behind others.

@@ -113,7 +113,7 @@ impl Fault {
 }
 
 /// Copying so many bytes may take so long that somebody asks how far it is.
-const LARGE_BYTES: i64 = 32 << 20;
+pub(super) const LARGE_BYTES: i64 = 32 << 20;
 
 /// Bytes that `--sparse=always` looks at together.
 const LOOK_BYTES: usize = 128 << 10;

@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use bytepath::Meter;
 
@@ -55,6 +56,26 @@ impl Other {
     }
 }
 
+/// Files that are read again, and how far that is.
+#[derive(Clone, Copy)]
+pub(super) struct Rereading {
+    pub(super) why: Why,
+    pub(super) began: Instant,
+    pub(super) at: u64,
+    pub(super) of_bytes: u64,
+    /// Those before that are no holes.
+    data_bytes: u64,
+}
+
+/// Why files are read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// To find how much an earlier run copied.
+    Resume,
+    /// To see that the copy is right.
+    Verify,
+}
+
 #[derive(Default)]
 struct Held {
     /// Nothing between files.
@@ -66,6 +87,7 @@ struct Held {
     /// A place in the file, and what the meter said there.
     offset: u64,
     metered: u64,
+    rereading: Option<Rereading>,
 }
 
 impl Hand {
@@ -115,6 +137,41 @@ impl Hand {
         (held.offset, held.metered) = (offset, self.meter.bytes());
     }
 
+    /// The file and its copy are read again from now on, so many bytes of them.
+    pub(super) fn rereads(&self, why: Why, of_bytes: u64) {
+        let began = Instant::now();
+        self.held().rereading = Some(Rereading { why, began, at: 0, of_bytes, data_bytes: 0 });
+    }
+
+    /// They are the same up to here; so many bytes before are no holes.
+    pub(super) fn reread(&self, at: u64, data_bytes: u64) {
+        if let Some(rereading) = &mut self.held().rereading {
+            rereading.at = at;
+            rereading.data_bytes += data_bytes;
+        }
+    }
+
+    /// That is over.
+    pub(super) fn has_reread(&self) {
+        self.held().rereading = None;
+    }
+
+    /// What is read again just now.
+    pub(super) fn rereading(&self) -> Option<Rereading> {
+        self.held().rereading
+    }
+
+    /// Bytes that an earlier run copied.
+    pub(super) fn bytes_kept(&self) -> u64 {
+        self.other_bytes[Other::Kept as usize].load(Relaxed)
+    }
+
+    /// Bytes of which just now is found that an earlier run copied them.
+    pub(super) fn bytes_compared(&self) -> u64 {
+        let compared = self.rereading().filter(|it| it.why == Why::Resume);
+        compared.map_or(0, |it| it.data_bytes)
+    }
+
     /// It is done.
     pub(super) fn put_down(&self) {
         self.held().name.clear();
@@ -159,8 +216,9 @@ impl Hand {
     pub(super) fn holds(&self) -> Option<(OsString, u64)> {
         let held = self.held();
         if !held.name.is_empty() {
-            let metered = self.meter.bytes() - held.metered;
-            return Some((held.name.clone(), held.offset + metered));
+            let compared = held.rereading.filter(|it| it.why == Why::Resume);
+            let reached = || held.offset + self.meter.bytes() - held.metered;
+            return Some((held.name.clone(), compared.map_or_else(reached, |it| it.at)));
         }
         let (directory, entries) = held.entries.as_ref()?;
         let at = self.at.load(Relaxed);

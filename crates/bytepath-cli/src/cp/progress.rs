@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, CWD, Mode};
 
 use super::crew;
 use super::extras::Progress;
+use super::hand::{Rereading, Why};
 use super::interrupted::{Interrupts, Reached};
 use super::place::is_directory;
 use super::settings::Settings;
@@ -85,6 +86,7 @@ fn watch(
     };
     let mut lines = Lines::new();
     let mut every = ANSWERS_AFTER;
+    let mut again: Option<Again> = None;
     loop {
         let ended = over.recv_timeout(every) == Err(RecvTimeoutError::Disconnected);
         if !ended {
@@ -92,17 +94,24 @@ fn watch(
         }
         every = if draws { EVERY } else { ANSWERS_AFTER };
         let bytes = bytes();
+        // What an earlier run copied is there at once.
+        let bytes_moved = bytes.saturating_sub(tally.bytes_kept());
         match ended {
-            true => rate.ended(bytes),
-            false => rate.look(bytes),
+            true => rate.ended(bytes_moved),
+            false => rate.look(bytes_moved),
         }
+        again = tally.rereading().filter(|_| !ended).map(|now| Again::look(again.take(), now));
         let asked = asked.swap(false, Relaxed);
         // Somebody who does not read it must not keep a signal from being heeded.
         while ended && draws && !live::is_heard(ANSWERS_AFTER) {
             interrupts.heed(shared, Reached::End);
         }
         if (asked || draws) && live::is_heard(Duration::ZERO) {
-            lines.draw(&text((tally, bytes), total, &rate, ended), !draws || ended);
+            let text = match &again {
+                Some(again) => again.text(tally.files(), total),
+                None => text((tally, bytes), total, &rate, ended),
+            };
+            lines.draw(&text, !draws || ended);
         }
         if ended {
             return;
@@ -134,6 +143,41 @@ fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) 
             };
             format!("{}, {}{speed}{skipped}", counted(files), numbers::bytes(bytes))
         }
+    }
+}
+
+/// Files that are read again, as they were looked at until now.
+struct Again {
+    now: Rereading,
+    rate: Rate,
+}
+
+impl Again {
+    fn look(before: Option<Again>, now: Rereading) -> Again {
+        let same = before.filter(|before| before.now.began == now.began);
+        let mut rate = same.map_or_else(|| Rate::since(now.began), |before| before.rate);
+        rate.look(now.at);
+        Again { now, rate }
+    }
+
+    fn text(&self, files: u64, total: &Total) -> String {
+        let (skipped_files, _) = total.skipped.so_far();
+        let files = match total.known() {
+            Some((all, _)) => {
+                let files = files + skipped_files;
+                format!("{files} of {}", counted(all.max(files)))
+            }
+            None => counted(files),
+        };
+        let Rereading { why, at, of_bytes, .. } = self.now;
+        let of_bytes = of_bytes.max(at);
+        let (at_words, of_words) = (numbers::bytes(at), numbers::bytes(of_bytes));
+        let what = match why {
+            Why::Resume => "compared",
+            Why::Verify => "verifying,",
+        };
+        let left = time_left(of_bytes - at, self.rate.per_second(), 0);
+        format!("{files}, {what} {at_words} of {of_words}{}, {left} left", self.rate.shown())
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::atomic::{self, Begun, NotBegun};
 use super::copy::{Copy, Kept};
 use super::extras::Extras;
-use super::hand::Other;
+use super::hand::{Other, Why};
 use super::holes::{data_before, has_holes, length};
 use super::leftovers;
 use super::pair::{Pair, Sink};
@@ -187,7 +187,10 @@ impl Shared<'_> {
             }
         };
         advise(Advice::Random);
+        let bytes = rustix::fs::fstat(source).map_or(0, |stat| length(source, &stat));
+        self.hand.rereads(Why::Resume, bytes);
         let differ = self.differ_at(source.as_fd(), copy.as_fd(), 0..u64::MAX);
+        self.hand.has_reread();
         advise(Advice::Normal);
         // Looking for holes moves where the file stands, and it may be copied from its start yet.
         rustix::fs::seek(source, SeekFrom::Start(0))
@@ -227,6 +230,7 @@ impl Shared<'_> {
     /// Counts what an earlier run copied. The copy stands behind it.
     fn count_kept(&self, pair: &Pair, copy: &OwnedFd, bytes: u64, outcome: Outcome) -> Done {
         self.voice.ledger.kept(bytes, outcome);
+        let at = bytes;
         // Of what there is to copy, holes are none.
         let mut bytes = match rustix::fs::fstat(copy) {
             Ok(stat) if has_holes(&stat) => {
@@ -235,6 +239,7 @@ impl Shared<'_> {
             }
             _ => bytes,
         };
+        self.hand.reached(at);
         self.hand.add(Other::Kept, bytes);
         self.put_on_device(copy, &mut bytes).map_err(|errno| self.not_synced(pair, errno))
     }

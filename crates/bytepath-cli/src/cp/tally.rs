@@ -9,7 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::hand::Hand;
+use super::data::LARGE_BYTES;
+use super::hand::{Hand, Rereading};
 use super::holes::{data_before, data_bytes, has_holes, length};
 use super::place::kind;
 use super::seen::{Identity, identity};
@@ -115,13 +116,15 @@ impl Tally {
     pub(super) fn figures(&self, durable: bool) -> Figures {
         let hands = self.hands.iter().map(Hand::figures);
         let durable_bytes = durable.then(|| self.durable_bytes.load(Relaxed));
-        let (_, skipped_bytes) = self.total.skipped.so_far();
+        let (_, left_bytes) = self.total.skipped.so_far();
+        let compared: u64 = self.hands.iter().map(Hand::bytes_compared).sum();
+        let skipped_bytes = left_bytes + self.bytes_kept() + compared;
         let known = self.total.known().map(|(_, bytes)| bytes);
         // What is done before it was counted is all that there was.
         let known = known.or(self.total.done.load(Relaxed).then_some(0));
         Figures {
             files: Some(self.files()),
-            expected_bytes: known.map(|bytes| bytes.max(self.bytes() + skipped_bytes)),
+            expected_bytes: known.map(|bytes| bytes.max(self.bytes() + left_bytes)),
             skipped_bytes: Some(skipped_bytes),
             durable_bytes,
             ..hands.reduce(Figures::with).unwrap_or_default()
@@ -130,6 +133,19 @@ impl Tally {
 
     pub(super) fn files(&self) -> u64 {
         self.hands.iter().map(Hand::files).sum()
+    }
+
+    /// What is read again just now, of files that this takes long for. Of several threads, that which is
+    /// farthest from its end.
+    pub(super) fn rereading(&self) -> Option<Rereading> {
+        let all = self.hands.iter().filter_map(Hand::rereading);
+        let long = all.filter(|it| it.of_bytes >= LARGE_BYTES.unsigned_abs());
+        long.max_by_key(|it| it.of_bytes.saturating_sub(it.at))
+    }
+
+    /// Bytes whose copying took no time, as an earlier run had done it.
+    pub(super) fn bytes_kept(&self) -> u64 {
+        self.hands.iter().map(Hand::bytes_kept).sum()
     }
 
     pub(super) fn bytes(&self) -> u64 {

@@ -9,6 +9,8 @@ use bytepath::pages::AlignedBuffer;
 use rustix::fs::{Advice, FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
+use super::hand::Why;
+use super::holes::length;
 use super::pair::Pair;
 use super::place::kind;
 use super::shared::Shared;
@@ -37,6 +39,19 @@ impl Shared<'_> {
     /// Compares a copy with what it was made from.
     pub(super) fn verify(&self, pair: &Pair, source: &OwnedFd, copy: &OwnedFd) -> Done {
         let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
+        let bytes = rustix::fs::fstat(source).map_or(0, |stat| length(source, &stat));
+        self.hand.rereads(Why::Verify, bytes);
+        let differ = self.differ_on_device((source, copy), &to);
+        self.hand.has_reread();
+        self.told_apart((&from, &to), differ?)
+    }
+
+    /// Where a copy, as it is called, differs from its source, read from the device where it can be.
+    fn differ_on_device(
+        &self,
+        (source, copy): (&OwnedFd, &OwnedFd),
+        to: &str,
+    ) -> Done<Result<Option<u64>, (Which, Errno)>> {
         // What is not on the device yet cannot be dropped from memory. Where dropping is refused
         // (tmpfs has no device), the copy in memory is all there is.
         let synced = rustix::fs::fdatasync(copy);
@@ -47,7 +62,7 @@ impl Shared<'_> {
         if self.extras.leaves_cache().is_some() {
             let _ = drop_copy();
         }
-        self.told_apart((&from, &to), differ)
+        Ok(differ)
     }
 
     /// Says where source and copy, as they are called, differ, or why that is not known.
@@ -90,7 +105,8 @@ impl Shared<'_> {
         let leaves = self.extras.leaves_cache().is_some();
         let reader = || Reader { by: if leaves { By::Leaving } else { By::Cached } };
         let (mut one, mut other) = (reader(), reader());
-        let differ = differ_at((source, &mut one), (copy, &mut other), bytes);
+        let each = |at, data_bytes| self.hand.reread(at, data_bytes);
+        let differ = differ_at((source, &mut one), (copy, &mut other), bytes, each);
         for (reader, which) in [(one, "source"), (other, "copy")] {
             if let By::Refused(errno) = reader.by {
                 let why = format!("reading with RWF_DONTCACHE is refused for the {which}");
@@ -151,6 +167,7 @@ fn differ_at(
     (source, source_reader): (BorrowedFd<'_>, &mut Reader),
     (copy, copy_reader): (BorrowedFd<'_>, &mut Reader),
     bytes: Range<u64>,
+    each: impl Fn(u64, u64),
 ) -> Result<Option<u64>, (Which, Errno)> {
     let (mut one, mut other) = (AlignedBuffer::new(CHUNK_BYTES), AlignedBuffer::new(CHUNK_BYTES));
     // A device does not end where a copy does.
@@ -170,6 +187,7 @@ fn differ_at(
             let same = common.take_while(|(one, other)| one == other).count();
             return Ok(Some(at + same as u64));
         }
+        each(at + count as u64, count as u64);
         if count < CHUNK_BYTES {
             return Ok(None);
         }

@@ -458,6 +458,20 @@ fn progress_counts_neither_holes_nor_further_names_and_what_is_skipped_as_done()
     }
 }
 
+/// What is verified is brought to the device first, which takes long here.
+#[test]
+fn progress_says_that_it_verifies() {
+    if !may_trace() {
+        return;
+    }
+    let done = in_folder(&format!(
+        "{LARGE} for i in 1 2 3 4 5; do cat large; done >big; \
+         strace -f -qqq -o /dev/null -e trace=fdatasync -e inject=fdatasync:delay_exit=1500000:when=1 \
+         $bytepath cp --verify --progress big new && cmp big new"
+    ));
+    assert!(done.stderr.contains("0 of 1 file, verifying, 0 B of 40 MiB"), "{done:?}");
+}
+
 #[test]
 fn progress_knows_what_a_device_holds_and_not_what_a_fifo_will() {
     // Whoever reads the FIFO does not, so that it is never over.

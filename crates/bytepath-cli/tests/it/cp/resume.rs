@@ -82,6 +82,44 @@ fn what_cannot_be_read_again_is_copied_anew_with_a_note() {
     assert_eq!(done.stderr, format!("cp: 'f' {anew}cp: '/dev/null' {anew}"));
 }
 
+/// One of the calls that compare takes long.
+#[test]
+fn how_far_it_has_compared_is_shown_and_told_by_an_interruption() {
+    if !may_trace() {
+        return;
+    }
+    let slow = "for i in 1 2 3 4 5; do cat large; done >big; head -c 40000000 big >half; \
+                strace -D -f -qqq -o /dev/null -e trace=pread64 \
+                -e inject=pread64:delay_exit=DELAY:when=100 \
+                $bytepath cp --resume --progress --reflink=never big half 2>said";
+    let done = in_folder(&format!("{}; cat said", slow.replace("DELAY", "1500000")));
+    let how_far = "0 of 1 file, compared 12";
+    assert!(done.stdout.contains(how_far) && done.stdout.contains(" MiB of 40 MiB, "), "{done:?}");
+    assert!(done.stdout.contains("1 file, 40 MiB, "), "{done:?}");
+    let done = in_folder(&format!(
+        "{} & until grep -q compared said; do :; done; kill $!; wait $!; echo $?; cat said",
+        slow.replace("DELAY", "5000000")
+    ));
+    assert!(done.stdout.starts_with("143\n"), "{done:?}");
+    let told = done.stdout.split_once("interrupted after 0 files, 0 B, at byte ");
+    let (at, rest) = told.expect("how far").1.split_once(' ').expect("of what");
+    let advice = "of 'big': what was being copied is not whole; the same command goes on\n";
+    assert!(rest.starts_with(advice), "{rest}");
+    let at: u64 = at.parse().expect("a number");
+    assert!((12 << 20..13 << 20).contains(&at), "{at}");
+}
+
+#[test]
+fn what_an_earlier_run_copied_is_left_as_it_is_in_the_metrics() {
+    let done = in_folder(
+        "cp large whole; for name in whole part; do \
+         $bytepath cp --resume --metrics m.prom large $name; \
+         sed -n 's/^bytepath_\\(skipped\\|expected\\)_bytes.* /\\1 /p' m.prom | sort; done",
+    );
+    let wanted = "expected 8388608\nskipped 8388608\nexpected 8388608\nskipped 3000001\n";
+    assert_eq!(done.well().stdout, wanted);
+}
+
 #[test]
 fn where_they_differ_the_rest_is_copied_anew() {
     let damage = "printf x | dd of=part bs=1 seek=2000000 conv=notrunc 2>/dev/null";

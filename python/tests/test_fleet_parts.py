@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import warnings
 from collections import deque
 from types import SimpleNamespace
 
@@ -18,8 +19,10 @@ pytest.importorskip("distributed", reason="fleets need the package distributed")
 from fleet_hosts import wait_until  # noqa: E402
 
 from distributed import Client, LocalCluster  # noqa: E402
+from distributed.comm import CommClosedError  # noqa: E402
+from distributed.versions import VersionMismatchWarning  # noqa: E402
 
-from bytepath.fleet import analysis, each, files, findings, machines, metrics, report, storage, worker  # noqa: E402
+from bytepath.fleet import analysis, cluster, each, files, findings, machines, metrics, report, storage, worker  # noqa: E402
 from bytepath.fleet.__main__ import main, parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import ground  # noqa: E402
@@ -1085,6 +1088,44 @@ def test_a_scheduler_that_is_lost_while_it_is_asked_is_waited_for(error):
     with pytest.raises(FleetError) as raised:
         asyncio.run(machines.probe(client))
     assert isinstance(raised.value, Lost) == (not isinstance(error, asyncio.TimeoutError))
+
+
+@pytest.mark.parametrize("answer", [CommClosedError("in <TCP>: ConnectionResetError"), OSError("Timed out trying to connect")])
+def test_a_worker_that_is_gone_when_it_is_asked_is_waited_for_and_a_file_that_is_gone_is_an_answer(answer):
+    async def run(*_, **__):
+        return {"tcp://a": answer}
+
+    with pytest.raises(Lost, match=r"^the worker on one \(tcp://a\) is gone$"):
+        asyncio.run(ground._ask(SimpleNamespace(run=run), "tcp://a", "one", worker.is_directory, "/"))
+    answer = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    with pytest.raises(FleetError, match="No such file") as raised:
+        asyncio.run(ground._ask(SimpleNamespace(run=run), "tcp://a", "one", worker.is_directory, "/"))
+    assert not isinstance(raised.value, Lost)
+
+
+def about_python(**versions):
+    return {name: {"host": {"python": version}} for name, version in versions.items()}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "workers", "why"),
+    [
+        ("3.11.9.final.0", {"a": "3.11.7.final.0"}, None),
+        ("3.11.7.final.0", {"a": "3.12.1.final.0", "b": "3.11.8.final.0"}, r"^a \(3\.12\): another Python than here \(3\.11\)"),
+        ("3.10.1.final.0", {"a": "3.11.7.final.0"}, r"^the scheduler \(3\.10\): another Python"),
+    ],
+)
+def test_another_python_is_refused_before_it_dies_of_what_it_is_sent_and_another_patch_is_nothing_to_tell(scheduler, workers, why):
+    async def versions():
+        return about_python(client="3.11.7.final.0", scheduler=scheduler) | {"workers": about_python(**workers)}
+
+    with pytest.raises(FleetError, match=why) if why else contextlib.nullcontext():
+        asyncio.run(cluster._one_python(SimpleNamespace(get_versions=versions)))
+    with warnings.catch_warnings(record=True) as told:
+        with cluster._mismatches() as mismatches:
+            warnings.warn(VersionMismatchWarning("a table"), stacklevel=1)
+            warnings.warn("another", stacklevel=1)
+        assert mismatches == ["a table"] and [str(each.message) for each in told] == ["another"]
 
 
 LOOK = {"inode": 2, "born": None, "volume": None, "times": (5, 5), "entries": ["a", "b"]}

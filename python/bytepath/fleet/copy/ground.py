@@ -248,8 +248,11 @@ async def _listed(client: Client, machine: Machine, folder: str) -> list[str]:
                 continue
             if client.status != "running":
                 raise Lost("the scheduler is gone")
-            if not set(machine.workers) & set(awake(await workers_of(client))):
-                raise FleetError(f"{machine.name}: gone, or asleep, while it looked into {folder}")
+            known = await workers_of(client)
+            if not set(machine.workers) & set(known):
+                raise Lost(f"{machine.name} has no worker any more")
+            if not set(machine.workers) & set(awake(known)):
+                raise FleetError(f"{machine.name}: asleep, while it looked into {folder}")
             for other in itertools.islice(others, 1):
                 ask([other])
         return looking.result()

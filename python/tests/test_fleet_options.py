@@ -1049,7 +1049,7 @@ def test_a_copying_that_could_begin_nothing_is_not_gone_on_with(command, tmp_pat
     words = ("cp", "-r", "--journal", "journal", "source", destination)
     for _ in range(2):
         done = on_this_machine(1, tmp_path, *words)
-        assert done.returncode == 1 and "cannot prepare" in done.stderr, done
+        assert done.returncode == 1 and re.search(r"\(t(ls|cp)://127\.0\.0\.1:\d+\): cannot prepare", done.stderr), done
         assert "earlier run" not in done.stderr and "goes on" not in done.stderr, done.stderr
         assert not list(tmp_path.glob("journal*"))
     place.unlink()

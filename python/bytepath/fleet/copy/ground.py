@@ -193,8 +193,17 @@ async def _one_source(
     def apart() -> list[Machine]:
         return [m for m in others if not any(storage.is_same(a, b) for a in looks[first.name] for b in looks[m.name])]
 
+    def refuse(machine: Machine) -> None:
+        raise FleetError(
+            f"{source} is not the same directory on {first.name} and on {machine.name}: mount the same file system on "
+            "both, or name a path that is on it"
+        )
+
     for _ in range(LOOKS_MAX):
-        if not apart() or any(storage.is_another(looks[first.name][-1], looks[m.name][-1]) for m in apart()):
+        for machine in apart():
+            if storage.is_another(looks[first.name][-1], looks[machine.name][-1]):
+                refuse(machine)
+        if not apart():
             break
         await asyncio.sleep(0.2)
         for machine, look in await _looks(client, source, [first, *apart()]):
@@ -203,10 +212,7 @@ async def _one_source(
         one, other = looks[first.name], looks[machine.name]
         moves = any(not storage.is_same(look, seen[0]) for seen in (one, other) for look in seen)
         if not moves or not storage.may_be_same(one[-1], other[-1]):
-            raise FleetError(
-                f"{source} is not the same directory on {first.name} and on {machine.name}: mount the same file system on "
-                "both, or name a path that is on it"
-            )
+            refuse(machine)
     return looks[first.name][-1]
 
 

@@ -1043,7 +1043,7 @@ def test_who_has_said_but_the_token_is_not_waited_for():
 
 
 class Between:
-    """Stands between a sender and who receives: hands on what they say until there is a ring, and no memory after that."""
+    """Stands between a sender and who receives: hands on what they say, and of memory the ring alone."""
 
     def __init__(self, receives: socket.socket) -> None:
         self.receives = receives

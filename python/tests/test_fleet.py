@@ -161,7 +161,8 @@ def test_workers_of_several_users_are_refused_by_name(fleet, tree, tmp_path):
     finally:
         fleet.end_worker("two")
     assert done.returncode == 1 and not (tmp_path / "copy").exists()
-    assert f"several users: uid {os.getuid()} on one, three; uid {os.getuid() + 54321} on two. Start all of them" in done.stderr
+    users = f"several users: uid {os.getuid()} on one, three; uid {os.getuid() + 54321} on two"
+    assert f"{users}. Start all of them as one user" in done.stderr, done.stderr
 
 
 def test_a_tree_is_not_copied_into_itself(fleet, tree):

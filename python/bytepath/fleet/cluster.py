@@ -225,7 +225,7 @@ def _mismatches() -> Iterator[list[str]]:
 
 
 async def _one_python(client: Client) -> None:
-    """Refuses another Python: functions are sent as the code of this one, of which one of another minor version dies."""
+    """Refuses another Python: functions are sent as the code of this one, of which another minor version dies."""
     try:
         found = await within(CONNECT_S, client.get_versions())
     except (OSError, asyncio.TimeoutError):
@@ -238,7 +238,8 @@ async def _one_python(client: Client) -> None:
     if others:
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
         raise FleetError(
-            f"{', '.join(others[:5])}{more}: another Python than here ({here}); Dask needs one minor version on all machines"
+            f"{', '.join(others[:5])}{more}: another Python than here ({here}); "
+            "Dask needs one minor version on all machines"
         )
 
 

@@ -1,4 +1,4 @@
-"""What tells a directory from any other, on whichever machine it is looked at: on another storage one may have its inode."""
+"""What tells a directory from any other, wherever it is looked at: one on another storage may have its inode."""
 
 import contextlib
 import ctypes
@@ -49,7 +49,8 @@ def status(folder: int, name: bytes, flags: int) -> Status:
         raise OSError(number, os.strerror(number), os.fsdecode(name) or None)
     [mask], [mode] = struct.unpack_from("=I", found, 0), struct.unpack_from("=H", found, 28)
     inode, size = struct.unpack_from("=QQ", found, 32)
-    born, changed, modified = (s * 10**9 + ns for s, ns in (struct.unpack_from("=qI", found, at) for at in (80, 96, 112)))
+    times = (struct.unpack_from("=qI", found, at) for at in (80, 96, 112))
+    born, changed, modified = (seconds * 10**9 + ns for seconds, ns in times)
     return Status(mode, inode, size, (born or None) if mask & _BIRTH else None, changed, modified)
 
 
@@ -86,8 +87,8 @@ def _entries(folder: int, names: list[bytes]) -> list[str]:
 
 
 def _volume(folder: int) -> tuple[str, int] | None:
-    """The number of a file system. Many have only that of their device on this machine there, or none, and kernels do not
-    all make it from the same."""
+    """The number of a file system. Many have only that of their device on this machine there, or none, and kernels do
+    not all make it from the same."""
     number, device = os.fstatvfs(folder).f_fsid, os.fstat(folder).st_dev
     major, minor = os.major(device), os.minor(device)
     if number in (0, minor & 0xFF | major << 8 | (minor & ~0xFF) << 12):

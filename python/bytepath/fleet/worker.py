@@ -253,7 +253,8 @@ def _unfit(setup: dict[str, Any]) -> str | None:
 
 def no_entry(who: str, uid: int, folder: str) -> str:
     """Somebody may not look into the directory for the work, which is of whoever made it."""
-    return f"{who} runs as uid {uid} and may not look into {folder}: start all workers as one user whom the storage lets in there"
+    remedy = "start all workers as one user whom the storage lets in there"
+    return f"{who} runs as uid {uid} and may not look into {folder}: {remedy}"
 
 
 _fit: set[tuple[str, str | None]] = set()

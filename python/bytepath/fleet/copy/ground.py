@@ -126,10 +126,11 @@ class Ground:
             answers = await asyncio.gather(
                 *(_ask(client, m.workers[0], m.name, worker.marked, path) for m in waiting.values())
             )
-            for machine, (_, number) in zip(waiting.values(), answers, strict=True):
+            told = list(zip(waiting.values(), answers, strict=True))
+            for machine, (_, number) in told:
                 if number in (errno.EACCES, errno.EPERM):
                     raise FleetError(worker.no_entry(f"the worker on {machine.name}", machine.facts["uid"], self.run))
-            waiting = {m.name: m for m, (found, _) in zip(list(waiting.values()), answers, strict=True) if found != word}
+            waiting = {machine.name: machine for machine, (found, _) in told if found != word}
             if waiting:
                 await asyncio.sleep(0.2)
         if waiting:
@@ -185,8 +186,8 @@ def _one_user(machines: list[Machine]) -> int:
 async def _one_source(
     client: Client, source: str, machines: list[Machine], found: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """How the source looks, which is the same directory on all machines. Where somebody changes it, they do not see the same
-    at once: it is looked at again, and what never looks the same though it stands still is another one."""
+    """How the source looks, which is the same directory on all machines. Where somebody changes it, they do not see the
+    same at once: it is looked at again, and what never looks the same though it stands still is another one."""
     first, *others = machines
     looks = {machine.name: [look] for machine, look in zip(machines, found, strict=True)}
 

@@ -256,7 +256,9 @@ impl Work<'_> {
         let name = ground::split(&path.0).1;
         let stat = rustix::fs::statat(&source, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let mode = Mode::from_raw_mode(self.new_mode(&stat));
-        is_directory(&stat).then(|| rustix::fs::mkdirat(&sink, name, mode).ok())?
+        is_directory(&stat).then(|| rustix::fs::mkdirat(&sink, name, mode).ok())??;
+        let made = ground::directory(sink.as_fd(), name).ok()?;
+        self.give_omitted(&made, &stat, SinkIs::New).ok()
     }
 
     #[allow(clippy::type_complexity, reason = "two ends, what the source is, and what is known")]

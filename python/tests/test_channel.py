@@ -10,6 +10,7 @@ import errno
 import functools
 import gc
 import itertools
+import mmap
 import multiprocessing
 import os
 import pickle
@@ -17,6 +18,7 @@ import queue as queues
 import random
 import re
 import resource
+import select
 import signal
 import socket
 import struct
@@ -1038,6 +1040,76 @@ def test_who_has_said_but_the_token_is_not_waited_for():
     outbox = bytepath._bytepath.Outbox.from_fd(slow.detach(), 1 << 14, 1 << 20)
     assert outbox.send(pickle.dumps("last"), [], 30.0)
     assert queue.get(timeout=30) == "last"
+
+
+class Between:
+    """Stands between a sender and who receives: hands on what they say, and of memory the ring alone."""
+
+    def __init__(self, receives: socket.socket) -> None:
+        self.receives = receives
+        self.sends, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.outbox = bytepath._bytepath.Outbox.from_fd(sender.detach(), 1 << 20, 1 << 26)
+        self.ring: mmap.mmap | None = None
+        threading.Thread(target=self.hand_on, daemon=True).start()
+
+    def hand_on(self) -> None:
+        ends = {self.sends: self.receives, self.receives: self.sends}
+        while True:
+            for end in select.select(list(ends), [], [])[0]:
+                packet, fds, _, _ = socket.recv_fds(end, 4096, 16)
+                if fds and self.ring:
+                    packet = b"dropped"
+                elif fds or packet:
+                    socket.send_fds(ends[end], [packet], fds)
+                if fds and not self.ring:
+                    self.ring = mmap.mmap(fds[0], 0)
+                for fd in fds:
+                    os.close(fd)
+                if not packet:
+                    for each in ends:
+                        each.close()
+                    return
+
+
+def test_who_tells_of_memory_that_it_never_handed_over_is_told_of_once_and_received_from_no_more():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    between = Between(theirs)
+    inbox = bytepath._bytepath.Inbox.from_fd(ours.detach(), 1 << 20)
+    sending = threading.Thread(target=between.outbox.send, args=(pickle.dumps(0), [bytearray(8 << 20)], 30.0))
+    sending.start()
+    with pytest.raises(bytepath.ChannelError):
+        inbox.receive(30.0)
+    with pytest.raises(EOFError):
+        inbox.receive(30.0)
+    sending.join()
+
+
+def test_a_message_that_is_none_of_pythons_is_told_of_once_and_not_waited_for_to_be_done():
+    queue = bytepath.JoinableQueue()
+    with pytest.raises(queues.Empty):
+        queue.get_nowait()
+    theirs = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    theirs.connect("\0" + queue._address[1:])
+    theirs.send(os.pread(queue._board.fileno(), 16, 48 * 8) + struct.pack("<Q", 1 << 32 | 7))
+    between = Between(theirs)
+    sending = threading.Thread(target=between.outbox.send, args=(pickle.dumps("first"), [], 30.0))
+    sending.start()
+    assert queue.get(timeout=30) == "first"
+    queue.task_done()
+    sending.join()
+    assert between.outbox.send(pickle.dumps("to be spoilt"), [], 30.0)
+    assert between.outbox.send(pickle.dumps("behind it"), [], 30.0)
+    at = between.ring.find(pickle.dumps("to be spoilt"))
+    # So many buffers come with it.
+    between.ring[at - 8 : at] = struct.pack("<Q", 1 << 40)
+    with pytest.raises(bytepath.ChannelError, match="none of Python's"):
+        queue.get(timeout=30)
+    with pytest.raises(queues.Empty):
+        queue.get_nowait()
+    queue.put("of another")
+    assert queue.get(timeout=30) == "of another"
+    queue.task_done()
+    queue.join()
 
 
 def test_a_ring_that_is_larger_than_the_other_end_takes_is_refused_before_anything_is_put_into_it():

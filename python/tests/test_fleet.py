@@ -124,6 +124,47 @@ def test_a_path_that_one_machine_has_on_other_storage_is_refused(fleet, tree, tm
     assert other.returncode == 1 and "cannot read" in other.stderr and "Mount them there" in other.stderr
 
 
+@needs_root
+def test_a_source_that_machines_have_on_storage_of_their_own_is_refused(fleet, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.mkdir()
+    # Their roots have one inode, and all in them one name, size and time.
+    files = f"for i in $(seq 60); do echo $0 $i >{source}/f$i; touch -d @1 {source}/f$i; done"
+    own = f"mount -t tmpfs tmpfs {source} && {files} && exec \"$@\""
+    fleet.end_worker("three")
+    fleet.worker("one", before=["unshare", "--mount", "sh", "-c", own, "1"])
+    fleet.end_worker("two")
+    fleet.wait_for_workers(1)
+    try:
+        running = fleet.begin_command("cp", "--json", "-", "--limit", "30", str(source), str(copy))
+        wait_until(some_are_copied(copy))
+        fleet.worker("two", before=["unshare", "--mount", "sh", "-c", own, "2"])
+        out, said = running.communicate(timeout=60)
+        assert running.returncode == 0 and json.loads(out)["files"] == 60, said
+        assert "takes no part: its" in said and "is not the directory that the others see" in said
+        assert {path.read_text().split()[0] for path in copy.iterdir()} == {"1"}
+        done = fleet.run("cp", str(source), str(tmp_path / "other"))
+    finally:
+        fleet.end_worker("one")
+        fleet.end_worker("two")
+    assert done.returncode == 1 and "is not the same directory on one and on two" in done.stderr, done.stderr
+    assert not (tmp_path / "other").exists()
+
+
+def test_workers_of_several_users_are_refused_by_name(fleet, tree, tmp_path):
+    # Another user may have no way to this Python.
+    (tmp_path / "sitecustomize.py").write_text("import os\nown = os.getuid()\nos.getuid = lambda: own + 54321\n")
+    fleet.worker("two", PYTHONPATH=str(tmp_path))
+    fleet.wait_for_workers(3)
+    try:
+        done = fleet.run("cp", str(tree), str(tmp_path / "copy"))
+    finally:
+        fleet.end_worker("two")
+    assert done.returncode == 1 and not (tmp_path / "copy").exists()
+    users = f"several users: uid {os.getuid()} on one, three; uid {os.getuid() + 54321} on two"
+    assert f"{users}. Start all of them as one user" in done.stderr, done.stderr
+
+
 def test_a_tree_is_not_copied_into_itself(fleet, tree):
     done = fleet.run("cp", str(tree), str(tree / "d0/copy"))
     assert done.returncode == 1 and "into itself" in done.stderr

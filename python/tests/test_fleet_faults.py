@@ -41,6 +41,20 @@ def test_a_worker_that_is_killed_costs_no_byte(fleet, tree, tmp_path, name):
     assert_copied(tree, copy)
 
 
+def test_a_worker_that_dies_when_it_is_first_asked_ends_no_copying(fleet, tree, tmp_path):
+    script = "import os\nfrom bytepath.fleet import worker\nworker.sees = lambda *paths: os._exit(1)\n"
+    (tmp_path / "sitecustomize.py").write_text(script)
+    fleet.worker("three", PYTHONPATH=str(tmp_path))
+    fleet.wait_for_workers(3)
+    try:
+        done = fleet.run("cp", str(tree), str(tmp_path / "copy"))
+    finally:
+        fleet.end_worker("three")
+    ended_well(done)
+    assert "the worker on three (tcp://" in done.stderr and "is gone; waiting for it to come back" in done.stderr, done
+    assert_copied(tree, tmp_path / "copy")
+
+
 def test_workers_that_sleep_spoil_nothing_when_they_wake(fleet, tree, tmp_path):
     copy = tmp_path / "copy"
     command = fleet.begin_command("cp", "--limit", "1M", "--late", "1", str(tree), str(copy))

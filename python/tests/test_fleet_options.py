@@ -1049,7 +1049,7 @@ def test_a_copying_that_could_begin_nothing_is_not_gone_on_with(command, tmp_pat
     words = ("cp", "-r", "--journal", "journal", "source", destination)
     for _ in range(2):
         done = on_this_machine(1, tmp_path, *words)
-        assert done.returncode == 1 and "cannot prepare" in done.stderr, done
+        assert done.returncode == 1 and re.search(r"\(t(ls|cp)://127\.0\.0\.1:\d+\): cannot prepare", done.stderr), done
         assert "earlier run" not in done.stderr and "goes on" not in done.stderr, done.stderr
         assert not list(tmp_path.glob("journal*"))
     place.unlink()
@@ -1704,6 +1704,28 @@ def test_access_lists_of_directories_and_files_that_are_there_are_as_cp_leaves_t
     shutil.rmtree(source_with_large / f"cp{''.join(words)}")
     shutil.rmtree(source_with_large / f"fleet{''.join(words)}")
     compared(source_with_large, words, older)
+
+
+@needs_lists
+@pytest.mark.parametrize(
+    ("umask", "words"), [(0o022, ["-r"]), (0o002, ["-r", "--preserve=timestamps"]), (0o077, ["-r"])], ids=str
+)
+def test_a_list_of_the_place_lets_nobody_write_to_directories_whom_cp_does_not(command, tmp_path, umask, words):
+    for name, mode in (("group", 0o775), ("all", 0o1777), ("group/below", 0o757)):
+        (tmp_path / "source" / name).mkdir(parents=True)
+        (tmp_path / "source" / name / "file").write_bytes(b"bytes")
+        (tmp_path / "source" / name).chmod(mode)
+
+    def prepare(place: Path) -> None:
+        place.chmod(0o2775)
+        subprocess.run(["setfacl", "-d", "-m", "u:1005:rwx,o::-", place], check=True)
+
+    before = os.umask(umask)
+    try:
+        compared(tmp_path, words, prepare)
+        compared(tmp_path, [*words, "--sparse=never"], lambda place: place.chmod(0o2775))
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.parametrize("words", [["-r"], ["-a"], ["-a", "--no-preserve=ownership"]], ids="".join)

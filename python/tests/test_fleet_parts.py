@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import re
 import sqlite3
 import subprocess
 import sys
+import warnings
 from collections import deque
 from types import SimpleNamespace
 
@@ -18,8 +20,11 @@ pytest.importorskip("distributed", reason="fleets need the package distributed")
 from fleet_hosts import wait_until  # noqa: E402
 
 from distributed import Client, LocalCluster  # noqa: E402
+from distributed.comm import CommClosedError  # noqa: E402
+from distributed.versions import VersionMismatchWarning  # noqa: E402
 
-from bytepath.fleet import analysis, each, files, findings, machines, metrics, report, worker  # noqa: E402
+from bytepath.fleet import analysis, cluster, each, files, findings, machines, metrics, report  # noqa: E402
+from bytepath.fleet import storage, worker  # noqa: E402
 from bytepath.fleet.__main__ import main, parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import ground  # noqa: E402
@@ -30,6 +35,9 @@ from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Pieces, Yardstick  # n
 from bytepath.fleet.copy.progress import text  # noqa: E402
 from bytepath.fleet.errors import FleetError, Lost, WrongUsage  # noqa: E402
 from bytepath.fleet.within import ended, within  # noqa: E402
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+NOBODY = 65534
 
 EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
          "told": [], "closed": [], "begun": [], "moved": [], "apart": [], "again": []}  # fmt: skip
@@ -1062,7 +1070,8 @@ def test_what_prepares_a_copying_does_nothing_once_nobody_waits_for_it(command, 
     setup = {
         "id": "id", "session": "one", "source": str(tmp_path / "source"), "destination": str(tmp_path / "copy"),
         "run": str(tmp_path / "copy/run"), "options": [], "per_machine": 1, "late_s": 60.0, "mark": "", "word": None,
-        "version": worker.about()["version"], "umask": 0o022, "source_inode": None,
+        "version": worker.about()["version"], "umask": 0o022, "source_look": None,
+        "uid": os.getuid(),
     }  # fmt: skip
     request = json.dumps({"items": [{"do": "prepare", "stages": [0]}], "budget_ms": 1000}).encode()
     with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
@@ -1116,6 +1125,122 @@ def test_a_scheduler_that_is_lost_while_it_is_asked_is_waited_for(error):
     assert isinstance(raised.value, Lost) == (not isinstance(error, asyncio.TimeoutError))
 
 
+@pytest.mark.parametrize("answer", [CommClosedError("in <TCP>: stream is closed"), OSError("Timed out trying to connect")])
+def test_a_worker_that_is_gone_when_it_is_asked_is_waited_for_and_a_file_that_is_gone_is_an_answer(answer):
+    async def run(*_, **__):
+        return {"tcp://a": answer}
+
+    with pytest.raises(Lost, match=r"^the worker on one \(tcp://a\) is gone$"):
+        asyncio.run(ground._ask(SimpleNamespace(run=run), "tcp://a", "one", worker.is_directory, "/"))
+    answer = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    with pytest.raises(FleetError, match="No such file") as raised:
+        asyncio.run(ground._ask(SimpleNamespace(run=run), "tcp://a", "one", worker.is_directory, "/"))
+    assert not isinstance(raised.value, Lost)
+
+
+def about_python(**versions):
+    return {name: {"host": {"python": version}} for name, version in versions.items()}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "workers", "why"),
+    [
+        ("3.11.9.final.0", {"a": "3.11.7.final.0"}, None),
+        ("3.11.7.final.0", {"a": "3.12.1.f", "b": "3.11.8.f"}, r"^a \(3\.12\): another Python than here \(3\.11\)"),
+        ("3.10.1.final.0", {"a": "3.11.7.final.0"}, r"^the scheduler \(3\.10\): another Python"),
+    ],
+)
+def test_another_python_is_refused_before_it_dies_and_another_patch_is_nothing_to_tell(scheduler, workers, why):
+    async def versions():
+        return about_python(client="3.11.7.final.0", scheduler=scheduler) | {"workers": about_python(**workers)}
+
+    with pytest.raises(FleetError, match=why) if why else contextlib.nullcontext():
+        asyncio.run(cluster._one_python(SimpleNamespace(get_versions=versions)))
+    with warnings.catch_warnings(record=True) as told:
+        with cluster._mismatches() as mismatches:
+            warnings.warn(VersionMismatchWarning("a table"), stacklevel=1)
+            warnings.warn("another", stacklevel=1)
+        assert mismatches == ["a table"] and [str(each.message) for each in told] == ["another"]
+
+
+LOOK = {"inode": 2, "born": None, "volume": None, "times": (5, 5), "entries": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "why"),
+    [
+        ([{}], [{}], None),
+        ([{}], [{"inode": 3}], "not the same"),
+        ([{"born": 1}], [{"born": 2}], "not the same"),
+        ([{"volume": ("6.1", 1)}], [{"volume": ("6.1", 2)}], "not the same"),
+        # Kernels may make that number of something else.
+        ([{"volume": ("6.1", 1)}], [{"volume": ("6.2", 2)}], None),
+        ([{}], [{"times": (6, 6)}], "not the same"),
+        ([{}], [{"entries": ["a"]}], "not the same"),
+        ([{"born": 1}], [{"born": 1, "entries": ["a"]}], "not the same"),
+        # Somebody changes it, once or all the time.
+        ([{}, {"times": (6, 6)}], [{"times": (6, 6)}], None),
+        ([{"times": (6, 6), "entries": ["b"]}], [{"entries": ["b", "c"]}, {"times": (6, 6), "entries": ["b"]}], None),
+        ([{"entries": ["a", 1]}, {"entries": ["a", 2]}], [{"entries": ["a", 3]}, {"entries": ["a", 4]}], None),
+        ([{"times": 1, "entries": [1]}, {"times": 2, "entries": [2]}], [{"times": 3, "entries": [3]}], "not the same"),
+        ([{"born": 1, "times": 1}, {"born": 1, "times": 2, "entries": []}], [{"born": 1, "entries": [3]}], None),
+    ],
+)
+def test_a_source_is_the_same_directory_on_all_machines_whoever_changes_it_meanwhile(monkeypatch, here, there, why):
+    seen = {name: [LOOK | change for change in changes] for name, changes in (("one", here), ("two", there))}
+
+    async def run(function, *_, workers, on_error):
+        [name] = workers
+        return {name: seen[name].pop(0) if len(seen[name]) > 1 else seen[name][0]}
+
+    async def at_once(_):
+        pass
+
+    monkeypatch.setattr(ground.asyncio, "sleep", at_once)
+    both = [machines.Machine(name, name, {}, [name]) for name in seen]
+    client = SimpleNamespace(run=run)
+
+    async def looked():
+        found = [look for _, look in await ground._looks(client, "source", both)]
+        await ground._one_source(client, "source", both, found)
+
+    with pytest.raises(FleetError, match=why) if why else contextlib.nullcontext():
+        asyncio.run(looked())
+
+
+def test_a_directory_looks_like_no_other_and_like_itself_while_nobody_changes_it(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(b"bytes")
+        os.utime(tmp_path / name / "file", (1, 1))
+    one, two = (storage.look(str(tmp_path / name)) for name in ("one", "two"))
+    assert storage.is_same(one, storage.look(str(tmp_path / "one")))
+    # As on another storage, where it may have the same inode.
+    two["inode"] = one["inode"]
+    assert not storage.is_same(one, two)
+    assert not storage.may_be_same(one, two)
+    (tmp_path / "one/new").touch()
+    changed = storage.look(str(tmp_path / "one"))
+    assert not storage.is_same(one, changed) and storage.may_be_same(one, changed)
+    (tmp_path / "one/file").write_bytes(b"other")
+    assert storage.look(str(tmp_path / "one"))["entries"][0] != changed["entries"][0]
+
+
+@needs_root
+def test_who_may_not_look_for_the_word_is_no_other_storage(tmp_path, python):
+    run = tmp_path / "run"
+    run.mkdir(mode=0o700)
+    assert worker.mark(str(run / "mark"), "word") is None
+    tmp_path.chmod(0o711)
+    script = (
+        "import os, sys\nfrom bytepath.fleet import worker\n"
+        f"os.chdir(sys.argv[1])\nos.setuid({NOBODY})\nprint(worker.marked('run/mark'))\n"
+    )
+    assert python(script, str(tmp_path)).stdout == f"(None, {errno.EACCES})\n"
+    found = worker.no_entry("the worker on two", 1000, str(run))
+    assert "runs as uid 1000 and may not look into" in found and "start all workers as one user" in found
+
+
 def test_signs_that_standard_output_does_not_have_end_nothing(tmp_path):
     script = (
         "import sys\nfrom bytepath.fleet import files, report\n"
@@ -1128,8 +1253,6 @@ def test_signs_that_standard_output_does_not_have_end_nothing(tmp_path):
     assert (tmp_path / "page").read_text(encoding="utf-8").startswith("–")
 
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
-NOBODY = 65534
 
 
 def test_a_word_is_left_in_no_file_that_a_link_leads_to(tmp_path):
@@ -1138,22 +1261,22 @@ def test_a_word_is_left_in_no_file_that_a_link_leads_to(tmp_path):
     mark, victim = str(run / "mark"), tmp_path / "victim"
     victim.write_text("kept")
     (run / "mark").symlink_to(victim)
-    assert worker.marked(mark) is None
+    assert worker.marked(mark) == (None, errno.ELOOP)
     assert worker.mark(mark, "word") is None
-    assert (worker.marked(mark), victim.read_text()) == ("word", "kept")
-    assert worker.mark(mark, "another") is None and worker.marked(mark) == "another"
+    assert (worker.marked(mark)[0], victim.read_text()) == ("word", "kept")
+    assert worker.mark(mark, "another") is None and worker.marked(mark) == ("another", None)
     (run / "mark").unlink()
     os.mkfifo(run / "mark")
-    assert worker.marked(mark) == ""
+    assert worker.marked(mark) == ("", None)
     os.unlink(mark)
     os.mkdir(mark)
     opened = set(os.listdir("/proc/self/fd"))
-    assert worker.marked(mark) is None and set(os.listdir("/proc/self/fd")) <= opened
+    assert worker.marked(mark)[0] is None and set(os.listdir("/proc/self/fd")) <= opened
     os.rmdir(mark)
     os.mkfifo(mark)
     run.rename(theirs)
     run.symlink_to(theirs)
-    assert worker.mark(mark, "word") and worker.marked(mark) is None
+    assert worker.mark(mark, "word") and worker.marked(mark)[0] is None
     assert (theirs / "mark").is_fifo()
 
 
@@ -1169,7 +1292,7 @@ def test_a_word_is_not_left_in_a_directory_of_somebody_elses(tmp_path):
     os.chown(tmp_path, NOBODY, -1)
     refused = worker.mark(str(tmp_path / "mark"), "word")
     assert refused and "somebody else" in refused[1]
-    assert worker.marked(str(tmp_path / "mark")) != "word"
+    assert worker.marked(str(tmp_path / "mark"))[0] != "word"
 
 
 @needs_root

@@ -12,6 +12,7 @@ import signal
 import ssl
 import sys
 import threading
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from multiprocessing import resource_tracker
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import dask
 from distributed import Client, LocalCluster
 from distributed.security import Security
+from distributed.versions import VersionMismatchWarning
 
 from . import files
 from .errors import FleetError, Lost, WrongUsage
@@ -75,12 +77,17 @@ async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterat
     of_dask = [name for name in logging.root.manager.loggerDict if name.startswith("distributed.")]
     for name in ("distributed", "tornado", "asyncio", *of_dask):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    # What differs is a patch of Python or of a package that is not used here, or is refused.
+    warnings.filterwarnings("ignore", category=VersionMismatchWarning)
     async with contextlib.AsyncExitStack() as stack:
         if count is not None:
             scheduler = await stack.enter_async_context(local(count))
-        client = await _client(scheduler)
+        with _mismatches() as mismatches:
+            client = await _client(scheduler)
         stack.push_async_callback(_closed, client)
         await _workers(client, scheduler, count or 1, workers_s)
+        if mismatches:
+            await _one_python(client)
         yield client
 
 
@@ -201,6 +208,43 @@ async def _client(scheduler: Any) -> Client:
             "one of tcp://HOST:8786, tls://HOST:8786? `dask scheduler` starts one and prints its address, "
             "and --scheduler local:2 needs none"
         ) from error
+
+
+@contextlib.contextmanager
+def _mismatches() -> Iterator[list[str]]:
+    """What Dask warns of meanwhile because it differs between machines, which nobody is shown."""
+    mismatches: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", VersionMismatchWarning)
+        yield mismatches
+    for warning in caught:
+        if issubclass(warning.category, VersionMismatchWarning):
+            mismatches.append(str(warning.message))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+async def _one_python(client: Client) -> None:
+    """Refuses another Python: functions are sent as the code of this one, of which another minor version dies."""
+    try:
+        found = await within(CONNECT_S, client.get_versions())
+    except (OSError, asyncio.TimeoutError):
+        # Who does not answer is told of by who asks next.
+        return
+    there = {"the scheduler": found["scheduler"], **found["workers"]}
+    minors = {who: _minor(about) for who, about in there.items()}
+    here = _minor(found["client"])
+    others = [f"{who} ({minor})" for who, minor in minors.items() if minor != here]
+    if others:
+        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+        raise FleetError(
+            f"{', '.join(others[:5])}{more}: another Python than here ({here}); "
+            "Dask needs one minor version on all machines"
+        )
+
+
+def _minor(about: Any) -> str:
+    return ".".join(about["host"]["python"].split(".")[:2])
 
 
 async def _closed(client: Client) -> None:

@@ -49,6 +49,7 @@ def hello() -> dict[str, Any]:
         "python": platform.python_version(),
         "executable": sys.executable,
         "pid": os.getpid(),
+        "uid": os.getuid(),
         "clock": time.time(),
     }
     try:
@@ -86,6 +87,8 @@ class Machine:
     facts: dict[str, Any]
     workers: list[str] = field(default_factory=list)
     threads: int = 0
+    uids: set[int] = field(default_factory=set)
+    """The users that its workers run as."""
 
     def at_once(self, most: int | None) -> int:
         """How many pieces it does at a time, of so many at most."""
@@ -141,6 +144,7 @@ async def probe(client: Client) -> list[Machine]:
         key = key_of(answer)
         machine = machines.setdefault(key, Machine(answer["host"], key, answer))
         machine.workers.append(worker)
+        machine.uids.add(answer["uid"])
         machine.threads += info[worker]["nthreads"]
     found = sorted(machines.values(), key=lambda machine: (machine.name, machine.key))
     _tell_names_apart(found)
@@ -176,7 +180,7 @@ async def admit(
     known = {worker: machine for machine in machines for worker in machine.workers}
     new = [worker for worker in info if worker not in known]
     facts = dict(zip(new, await asyncio.gather(*(_ask(client, worker) for worker in new)), strict=True))
-    found = {machine.key: Machine(machine.name, machine.key, machine.facts) for machine in machines}
+    found = {machine.key: Machine(machine.name, machine.key, machine.facts, uids=machine.uids) for machine in machines}
     refused: dict[str, str] = {}
     for worker, about in info.items():
         answer = facts.get(worker)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,9 @@ from typing import Any
 from bytepath import _program
 from bytepath._errors import ProgramError
 
-PROTOCOL = 10
+from . import storage
+
+PROTOCOL = 11
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02
@@ -176,7 +179,16 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
                 _idle[own].append(engine)
             else:
                 engine.close()
+        return _with_name(answer)
+
+
+def _with_name(answer: bytes) -> bytes:
+    """What failed is told with who it failed at: what others can do may be refused here."""
+    if b'"failed":[]' in answer and b'"stop":' not in answer:
         return answer
+    from distributed import get_worker
+
+    return json.dumps({**json.loads(answer), "worker": get_worker().address}).encode()
 
 
 def _unwanted() -> str | None:
@@ -224,13 +236,25 @@ def _unfit(setup: dict[str, Any]) -> str | None:
     own = about()["version"]
     if own != setup["version"]:
         return f"it has {own}, and the copying is done by {setup['version']}"
+    if os.getuid() != setup["uid"]:
+        return f"it runs as uid {os.getuid()}, and the others as uid {setup['uid']}: start all workers as one user"
     with contextlib.suppress(OSError):
-        if setup["source_inode"] not in (None, os.stat(setup["source"]).st_ino):
+        if setup["source_look"] and not storage.may_be_same(setup["source_look"], storage.look(setup["source"])):
             return f"its {setup['source']} is not the directory that the others see"
-    if setup["word"] is not None and marked(setup["mark"]) != setup["word"]:
-        return f"its {setup['destination']} is another storage than that of the others"
+    if setup["word"] is not None:
+        word, number = marked(setup["mark"])
+        if number in (errno.EACCES, errno.EPERM):
+            return no_entry("it", os.getuid(), os.path.dirname(setup["mark"]))
+        if word != setup["word"]:
+            return f"its {setup['destination']} is another storage than that of the others"
     _fit.add(asked)
     return None
+
+
+def no_entry(who: str, uid: int, folder: str) -> str:
+    """Somebody may not look into the directory for the work, which is of whoever made it."""
+    remedy = "start all workers as one user whom the storage lets in there"
+    return f"{who} runs as uid {uid} and may not look into {folder}: {remedy}"
 
 
 _fit: set[tuple[str, str | None]] = set()
@@ -304,22 +328,18 @@ def sees(source: str, destination: str) -> dict[str, Any]:
     """What this machine sees of the paths of a copying."""
     found: dict[str, Any] = {}
     try:
-        stat = os.stat(source)
-        found["source"] = {"ino": stat.st_ino, "directory": os.path.isdir(source), "real": os.path.realpath(source)}
-        if found["source"]["directory"]:
-            with os.scandir(source) as entries:
-                next(entries, None)
+        directory = stat.S_ISDIR(os.stat(source).st_mode)
+        found["source"] = {"directory": directory, "real": os.path.realpath(source)}
+        if directory:
+            found["source"]["look"] = storage.look(source)
     except OSError as error:
         found["source_error"] = str(error)
     parent = os.path.dirname(os.path.abspath(destination))
     there = destination if os.path.lexists(destination) else parent
     try:
-        stat = os.stat(there)
-        exists = there == destination
         found["destination"] = {
-            "exists": exists,
-            "ino": stat.st_ino,
-            "directory": os.path.isdir(there),
+            "exists": there == destination,
+            "directory": stat.S_ISDIR(os.stat(there).st_mode),
             "real": os.path.realpath(destination),
         }
     except OSError as error:
@@ -366,8 +386,8 @@ def mark(path: str, text: str) -> tuple[int | None, str | None] | None:
     return None
 
 
-def marked(path: str) -> str | None:
-    """The word that somebody left in a file."""
+def marked(path: str) -> tuple[str | None, int | None]:
+    """The word that somebody left in a file; else the error's number."""
     try:
         with _folder_of(path) as folder:
             # Some file systems tell of new names only once the directory is looked at.
@@ -377,11 +397,11 @@ def marked(path: str) -> str | None:
             try:
                 # Of a directory open makes no file, nor closes it.
                 with open(mark, errors="replace", closefd=False) as file:
-                    return file.read(MARK_MAX)
+                    return file.read(MARK_MAX), None
             finally:
                 os.close(mark)
-    except OSError:
-        return None
+    except OSError as error:
+        return None, error.errno
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytepath::channel::{
     Address, BufferReceiver, Buffers, ChannelError, Connection, Listener, OfferedBuffers, Users,
 };
-use pyo3::exceptions::{PyEOFError, PyValueError};
+use pyo3::exceptions::{PyEOFError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rustix::event::epoll;
@@ -292,32 +292,50 @@ impl Inbox {
         }
         let lane = &mut state.lanes[state.next];
         let keeps_many = lane.receiver.keeps_many();
-        let received = lane.receiver.try_receive().map_err(|error| {
-            // The others come first then.
-            state.next += 1;
-            raised(py, error)
-        });
-        let mut given = match received? {
-            Buffers::Message(mut message) => {
-                // First, so that it is either inside or to be done at every moment.
-                if let Some(board) = undone {
-                    board.add_undone(1);
-                }
-                if let Some((board, account)) = state.board.as_ref().zip(lane.account) {
-                    board.get().has_got(account);
-                }
-                let block = message.take_buffers().into_iter().next();
-                let block = block.map(|borrowed| Block::Lent(Lent::new(borrowed)));
-                Given::of(py, message.head(), block)?
+        let account = lane.account;
+        let taken = lane.receiver.try_receive().map(|received| {
+            let Buffers::Message(mut message) = received else { return None };
+            // First, so that it is either inside or to be done at every moment.
+            if let Some(board) = undone {
+                board.add_undone(1);
             }
-            _ => return Ok(None),
+            if let Some((board, account)) = state.board.as_ref().zip(account) {
+                board.get().has_got(account);
+            }
+            let block = message.take_buffers().into_iter().next();
+            let block = block.map(|borrowed| Block::Lent(Lent::new(borrowed)));
+            Some(Given::of(py, message.head(), block))
+        });
+        let given = match taken {
+            Ok(Some(given)) => given,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                if is_short_of_something(&error) {
+                    // The others come first then.
+                    state.next += 1;
+                } else {
+                    state.end_lane(state.next);
+                }
+                return Err(raised(py, error));
+            }
         };
-        state.next += 1;
-        drop(guard);
-        if keeps_many {
-            given.keep_copy(py);
+        match &given {
+            // It sends what is none of this package's.
+            Err(error) if !error.is_instance_of::<PyMemoryError>(py) => state.end_lane(state.next),
+            _ => state.next += 1,
         }
-        given.objects(py).map(Some)
+        drop(guard);
+        let objects = given.and_then(|mut given| {
+            if keeps_many {
+                given.keep_copy(py);
+            }
+            given.objects(py)
+        });
+        if let (Err(_), Some(board)) = (&objects, undone) {
+            // Nobody gets it, to say that it is done.
+            board.add_undone(-1);
+        }
+        objects.map(Some)
     }
 }
 
@@ -343,8 +361,7 @@ impl State {
                         self.next += 1;
                         looked_at += 1;
                     }
-                    // Out of descriptors or addresses: it is tried again.
-                    Err(error @ (ChannelError::Socket { .. } | ChannelError::Memory(_))) => {
+                    Err(error) if is_short_of_something(&error) => {
                         // The others come first then.
                         self.next += 1;
                         return Err(self::error(error));
@@ -501,6 +518,11 @@ impl State {
             board.get().close_account(account);
         }
     }
+}
+
+/// Whether this process is out of descriptors or addresses: it is tried again.
+fn is_short_of_something(error: &ChannelError) -> bool {
+    matches!(error, ChannelError::Socket { .. } | ChannelError::Memory(_))
 }
 
 /// What a newcomer has said.

@@ -10,13 +10,16 @@ from typing import Any
 
 from distributed import Client
 
-from .. import files, worker
+from .. import files, storage, worker
 from ..cluster import first_line
 from ..errors import FleetError, Lost
 from ..machines import Machine, awake, workers_of
 from ..within import within
 
 LOOK_S = 20
+LOOKS_MAX = 10
+"""So often a source that looks different is looked at again: somebody may have changed it in between."""
+
 NAMES_S = 10
 """How long a file system may take to show a new name on all machines."""
 
@@ -36,7 +39,8 @@ class Ground:
         self.version = worker.about()["version"]
         self.umask = files.umask()
         self.session = ""
-        self.source_inode: int | None = None
+        self.source_look: dict[str, Any] | None = None
+        self.uid = os.getuid()
         self.is_new = False
         self.word: str | None = None
 
@@ -53,7 +57,8 @@ class Ground:
             "late_s": late_s,
             "version": self.version,
             "umask": self.umask,
-            "source_inode": self.source_inode,
+            "source_look": self.source_look,
+            "uid": self.uid,
             "mark": self._mark(),
             "word": self.word,
         }
@@ -121,7 +126,11 @@ class Ground:
             answers = await asyncio.gather(
                 *(_ask(client, m.workers[0], m.name, worker.marked, path) for m in waiting.values())
             )
-            waiting = {m.name: m for m, found in zip(list(waiting.values()), answers, strict=True) if found != word}
+            told = list(zip(waiting.values(), answers, strict=True))
+            for machine, (_, number) in told:
+                if number in (errno.EACCES, errno.EPERM):
+                    raise FleetError(worker.no_entry(f"the worker on {machine.name}", machine.facts["uid"], self.run))
+            waiting = {machine.name: machine for machine, (found, _) in told if found != word}
             if waiting:
                 await asyncio.sleep(0.2)
         if waiting:
@@ -134,24 +143,19 @@ class Ground:
 
 
 async def check(client: Client, ground: Ground, machines: list[Machine]) -> None:
-    """Refuses paths that not all machines see, or that lie in each other."""
+    """Refuses workers of several users, and paths that not all machines see, or that lie in each other."""
+    ground.uid = _one_user(machines)
     answers = await asyncio.gather(
         *(_ask(client, m.workers[0], m.name, worker.sees, ground.source, ground.destination) for m in machines)
     )
     seen = {m.name: answer for m, answer in zip(machines, answers, strict=True)}
     _all(seen, "source_error", lambda who, why: f"{who} cannot read {ground.source} ({why})")
     _all(seen, "destination_error", lambda who, why: f"{who} cannot reach {ground.destination} ({why})")
-    first, one = next(iter(seen.items()))
-    for who, other in seen.items():
+    for other in seen.values():
         if not other["source"]["directory"]:
             raise FleetError(f"{ground.source} is no directory; `bytepath cp` copies a file")
         if other["destination"]["exists"] and not other["destination"]["directory"]:
             raise FleetError(f"{ground.destination} is there, and no directory")
-        if other["source"]["ino"] != one["source"]["ino"]:
-            raise FleetError(
-                f"{ground.source} is not the same directory on {first} and on {who}: mount the same file system on "
-                "both, or name a path that is on it"
-            )
         source, sink = other["source"]["real"], other["destination"]["real"]
         if source == sink:
             raise FleetError(f"{ground.source} and {ground.destination} are the same directory")
@@ -159,8 +163,63 @@ async def check(client: Client, ground: Ground, machines: list[Machine]) -> None
             raise FleetError(f"cannot copy {ground.source} into itself, {ground.destination}")
         if source.startswith(sink.rstrip("/") + "/"):
             raise FleetError(f"{ground.source} lies in {ground.destination}, which it would be copied over")
-    ground.source_inode = one["source"]["ino"]
-    ground.is_new = not one["destination"]["exists"]
+    looks = [answer["source"]["look"] for answer in answers]
+    ground.source_look = await _one_source(client, ground.source, machines, looks)
+    ground.is_new = not answers[0]["destination"]["exists"]
+
+
+def _one_user(machines: list[Machine]) -> int:
+    """The user that all workers run as: what one makes in the destination is for that user alone."""
+    of_uid: dict[int, list[str]] = {}
+    for machine in machines:
+        for uid in sorted(machine.uids):
+            of_uid.setdefault(uid, []).append(machine.name)
+    if len(of_uid) > 1:
+        users = "; ".join(
+            f"uid {uid} on {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
+            for uid, names in of_uid.items()
+        )
+        raise FleetError(f"workers run as several users: {users}. Start all of them as one user")
+    return next(iter(of_uid))
+
+
+async def _one_source(
+    client: Client, source: str, machines: list[Machine], found: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """How the source looks, which is the same directory on all machines. Where somebody changes it, they do not see the
+    same at once: it is looked at again, and what never looks the same though it stands still is another one."""
+    first, *others = machines
+    looks = {machine.name: [look] for machine, look in zip(machines, found, strict=True)}
+
+    def apart() -> list[Machine]:
+        return [m for m in others if not any(storage.is_same(a, b) for a in looks[first.name] for b in looks[m.name])]
+
+    def refuse(machine: Machine) -> None:
+        raise FleetError(
+            f"{source} is not the same directory on {first.name} and on {machine.name}: mount the same file system on "
+            "both, or name a path that is on it"
+        )
+
+    for _ in range(LOOKS_MAX):
+        for machine in apart():
+            if storage.is_another(looks[first.name][-1], looks[machine.name][-1]):
+                refuse(machine)
+        if not apart():
+            break
+        await asyncio.sleep(0.2)
+        for machine, look in await _looks(client, source, [first, *apart()]):
+            looks[machine.name].append(look)
+    for machine in apart():
+        one, other = looks[first.name], looks[machine.name]
+        moves = any(not storage.is_same(look, seen[0]) for seen in (one, other) for look in seen)
+        if not moves or not storage.may_be_same(one[-1], other[-1]):
+            refuse(machine)
+    return looks[first.name][-1]
+
+
+async def _looks(client: Client, source: str, machines: list[Machine]) -> list[tuple[Machine, dict[str, Any]]]:
+    answers = await asyncio.gather(*(_ask(client, m.workers[0], m.name, storage.look, source) for m in machines))
+    return list(zip(machines, answers, strict=True))
 
 
 def _all(seen: dict[str, dict[str, Any]], key: str, say: Callable[[str, str], str]) -> None:
@@ -196,8 +255,11 @@ async def _listed(client: Client, machine: Machine, folder: str) -> list[str]:
                 continue
             if client.status != "running":
                 raise Lost("the scheduler is gone")
-            if not set(machine.workers) & set(awake(await workers_of(client))):
-                raise FleetError(f"{machine.name}: gone, or asleep, while it looked into {folder}")
+            known = await workers_of(client)
+            if not set(machine.workers) & set(known):
+                raise Lost(f"{machine.name} has no worker any more")
+            if not set(machine.workers) & set(awake(known)):
+                raise FleetError(f"{machine.name}: asleep, while it looked into {folder}")
             for other in itertools.islice(others, 1):
                 ask([other])
         return looking.result()
@@ -224,6 +286,9 @@ async def _ask(client: Client, address: str, name: str, function: Callable[..., 
         # What goes wrong at a worker is an answer.
         raise Lost("the scheduler is gone") from error
     answer = answers.get(address)
+    if isinstance(answer, OSError) and answer.errno is None:
+        # What the system says of a file has a number; this is Dask's, of a connection.
+        raise Lost(f"the worker on {name} ({address}) is gone")
     if isinstance(answer, BaseException):
         raise FleetError(f"{name} ({address}): {answer}")
     return answer

@@ -340,7 +340,12 @@ class Pieces:
         if self.journal.settle(flight.taken, answer):
             self.yardstick.count(flight, answer)
             self.told += answer["told"][: max(0, 100 - len(self.told))]
-        self.stop = self.stop or answer.get("stop")
+        if answer.get("stop") and not self.stop:
+            self.stop = f"{self._at_whom(answer)}{answer['stop']}"
+
+    def _at_whom(self, answer: dict[str, Any]) -> str:
+        """Who it failed at, before what failed."""
+        return f"{self.members.name_of(answer['worker'])}: " if "worker" in answer else ""
 
     def _refused(self, answer: dict[str, Any]) -> None:
         """A worker that came later cannot do the work: it gets no more of it."""
@@ -495,9 +500,10 @@ class Pieces:
                 why = answer["refused"]
                 continue
             if answer.get("stop"):
-                raise Full(f"{answer['stop']}\n{self.journal.so_far()}")
+                raise Full(f"{self._at_whom(answer)}{answer['stop']}\n{self.journal.so_far()}")
             if answer["failed"]:
-                raise FleetError(f"{'; '.join(answer['failed'][0]['why'])}\n{self.journal.so_far()}")
+                why = "; ".join(answer["failed"][0]["why"])
+                raise FleetError(f"{self._at_whom(answer)}{why}\n{self.journal.so_far()}")
             if not answer["rest"]:
                 return
             request["items"], attempts = answer["rest"], 0

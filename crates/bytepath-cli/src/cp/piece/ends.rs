@@ -273,10 +273,12 @@ impl Work<'_> {
     /// Whether a directory was made by this copying: since the directory for the work is there. Where no
     /// file system tells, all may have been.
     fn is_new(&self, open: impl AsFd) -> bool {
-        match (super::born(open), self.began) {
-            (Some(born), Some(began)) => born >= began,
-            _ => true,
-        }
+        self.is_known_new(open).unwrap_or(true)
+    }
+
+    /// The same; None where no file system tells.
+    pub(super) fn is_known_new(&self, open: impl AsFd) -> Option<bool> {
+        Some(super::born(open)? >= self.began?)
     }
 
     fn both(

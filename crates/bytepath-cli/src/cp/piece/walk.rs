@@ -7,7 +7,7 @@
 
 use std::ffi::{CStr, OsStr};
 use std::io::Write as _;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -256,7 +256,9 @@ impl Work<'_> {
         let name = ground::split(&path.0).1;
         let stat = rustix::fs::statat(&source, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let mode = Mode::from_raw_mode(self.new_mode(&stat));
-        is_directory(&stat).then(|| rustix::fs::mkdirat(&sink, name, mode).ok())?
+        is_directory(&stat).then(|| rustix::fs::mkdirat(&sink, name, mode).ok())??;
+        let made = ground::directory(sink.as_fd(), name).ok()?;
+        self.give_omitted(&made, &stat, SinkIs::New).ok()
     }
 
     #[allow(clippy::type_complexity, reason = "two ends, what the source is, and what is known")]
@@ -295,17 +297,33 @@ impl Work<'_> {
             Err(errno) => return Err(to(errno)),
         };
         let sink = ground::directory(sink_above.as_fd(), name).map_err(to)?;
+        self.give_omitted(&sink, &stat, sink_is).map_err(to)?;
         let ends = Ends { source: Arc::new(source), sink: Arc::new(sink) };
         Ok((ends, stat, sink_is))
     }
 
-    /// The mode of a directory that is to be filled: nobody else's where it is to have its own owner
-    /// first.
-    pub(super) fn new_mode(&self, stat: &Stat) -> u32 {
-        match self.shared.settings.preserve.ownership {
-            true => stat.st_mode & 0o1000 | 0o700,
-            false => stat.st_mode & 0o1777 | 0o700,
+    /// Gives a new directory what it gets only by the umask, where a list of the one above might have
+    /// given it otherwise. What its owner is to have first is given once all is in it.
+    fn give_omitted(&self, sink: &OwnedFd, stat: &Stat, sink_is: SinkIs) -> Result<(), Errno> {
+        let omitted = self.shared.omitted(stat) & !self.shared.umask;
+        if self.shared.settings.preserve.ownership || omitted == 0 {
+            return Ok(());
         }
+        // Whoever made it may have died before this.
+        if sink_is != SinkIs::New && self.is_known_new(sink) != Some(true) {
+            return Ok(());
+        }
+        let there = rustix::fs::fstat(sink)?;
+        match omitted & !there.st_mode {
+            0 => Ok(()),
+            _ => rustix::fs::fchmod(sink, Mode::from_raw_mode(there.st_mode & 0o7777 | omitted)),
+        }
+    }
+
+    /// The mode of a directory that is to be filled: nobody else's where it is to have its own owner
+    /// first, and writable to others by the umask alone.
+    pub(super) fn new_mode(&self, stat: &Stat) -> u32 {
+        stat.st_mode & 0o1777 & !self.shared.omitted(stat) | 0o700
     }
 
     fn opened(

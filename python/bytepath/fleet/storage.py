@@ -1,0 +1,121 @@
+"""What tells a directory from any other, wherever it is looked at: one on another storage may have its inode."""
+
+import contextlib
+import ctypes
+import hashlib
+import heapq
+import itertools
+import os
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+NAMES = 16
+"""So many of its entries are looked at, the first by their names."""
+
+NAMES_MAX = 10_000
+"""Of a directory of more, none are: to find the first takes all."""
+
+_AT_EMPTY_PATH = 0x1000
+_AT_STATX_FORCE_SYNC = 0x2000
+"""What a client of a file server kept from earlier is asked for again."""
+_LOOK = 0x0100 | 0x0800 | _AT_STATX_FORCE_SYNC
+"""No link is followed, and nothing is mounted for it."""
+_BASIC_AND_BIRTH = 0x0FFF
+_BIRTH = 0x0800
+_IS_DIRECTORY = 0o040000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Status:
+    """What statx(2) says, times in nanoseconds; Python's os.stat knows no time of birth."""
+
+    mode: int
+    inode: int
+    size: int
+    born: int | None
+    """None where the file system does not tell, or kept nothing then."""
+    changed: int
+    modified: int
+
+
+def status(folder: int, name: bytes, flags: int) -> Status:
+    """The status of an entry of an open directory."""
+    found = ctypes.create_string_buffer(256)
+    if _libc.statx(folder, name, flags, _BASIC_AND_BIRTH, found) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), os.fsdecode(name) or None)
+    [mask], [mode] = struct.unpack_from("=I", found, 0), struct.unpack_from("=H", found, 28)
+    inode, size = struct.unpack_from("=QQ", found, 32)
+    times = (struct.unpack_from("=qI", found, at) for at in (80, 96, 112))
+    born, changed, modified = (seconds * 10**9 + ns for seconds, ns in times)
+    return Status(mode, inode, size, (born or None) if mask & _BIRTH else None, changed, modified)
+
+
+def look(path: str) -> dict[str, Any]:
+    """How a directory looks now."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        itself = status(folder, b"", _AT_EMPTY_PATH | _AT_STATX_FORCE_SYNC)
+        with os.scandir(folder) as entries:
+            names = [os.fsencode(entry.name) for entry in itertools.islice(entries, NAMES_MAX + 1)]
+        return {
+            "inode": itself.inode,
+            "born": itself.born,
+            "volume": _volume(folder),
+            "times": (itself.changed, itself.modified),
+            "entries": _entries(folder, names) if len(names) <= NAMES_MAX else [],
+        }
+    finally:
+        os.close(folder)
+
+
+def _entries(folder: int, names: list[bytes]) -> list[str]:
+    """How the first of these look, in few bytes."""
+    found = []
+    for name in heapq.nsmallest(NAMES, names):
+        # What nobody can look at tells nothing.
+        with contextlib.suppress(OSError):
+            entry = status(folder, name, _LOOK)
+            # The size of a directory means something else on each file system.
+            size = entry.size if entry.mode & 0o170000 != _IS_DIRECTORY else None
+            what = (name, entry.inode, size, entry.changed, entry.modified)
+            found.append(hashlib.sha256(repr(what).encode()).hexdigest()[:16])
+    return found
+
+
+def _volume(folder: int) -> tuple[str, int] | None:
+    """The number of a file system. Many have only that of their device on this machine there, or none, and kernels do
+    not all make it from the same."""
+    number, device = os.fstatvfs(folder).f_fsid, os.fstat(folder).st_dev
+    major, minor = os.major(device), os.minor(device)
+    if number in (0, minor & 0xFF | major << 8 | (minor & ~0xFF) << 12):
+        return None
+    return os.uname().release, number
+
+
+def is_another(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether it is another directory, whatever was done in it between these looks."""
+    if one["inode"] != other["inode"] or _differ(one["born"], other["born"]):
+        return True
+    (kernel, number), (its_kernel, its_number) = (look["volume"] or (None, 0) for look in (one, other))
+    return kernel is not None and kernel == its_kernel and number != its_number
+
+
+def _differ(one: int | None, other: int | None) -> bool:
+    return None not in (one, other) and one != other
+
+
+def is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether it looks the same."""
+    return not is_another(one, other) and (one["times"], one["entries"]) == (other["times"], other["entries"])
+
+
+def may_be_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether it is the same, as far as can be seen, if somebody changed it between these looks."""
+    if is_another(one, other):
+        return False
+    known = None not in (one["born"], other["born"]) or one["times"] == other["times"]
+    return known or not set(one["entries"]).isdisjoint(other["entries"])

@@ -141,7 +141,7 @@ fn tables_are_sorted_and_arms_hidden_and_both_show_in_the_charts() {
     );
     let ratios = "[...document.querySelectorAll('[data-tools=arms] button')][0].click(), document.querySelector('[data-chart=arms] svg').getAttribute('aria-label')";
     assert_eq!(browser.eval(ratios), "Medians and intervals, as ratios to the reference");
-    let zoom = "(() => { const at = () => document.querySelector('[data-chart=arms] svg').scale('x').domain; const before = at(); document.querySelector('[aria-label=\"Zoom in\"]').click(); const after = at(); return before[0] < after[0] && after[1] < before[1]; })()";
+    let zoom = "(() => { const at = () => document.querySelector('[data-chart=arms] svg').scale('x').domain; const before = at(); document.querySelector('[aria-label=\"Zoom in\"]').click(); const after = at(); return before[0] === 0 && after[0] === 0 && after[1] < before[1]; })()";
     assert_eq!(browser.eval(zoom), true);
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
@@ -358,6 +358,78 @@ fn an_axis_that_is_zoomed_out_is_of_its_own_type_and_never_below_0() {
     browser.eval("document.querySelector('[aria-label=\"Zoom out\"]').click(), true");
     let wider = axis(&mut browser);
     assert!(wider[1].as_f64() < whole[1].as_f64() && wider[2] == whole[2], "{wider}");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+/// Presses a button so many times, and says which part of the axis is seen then.
+fn zoom(browser: &mut Browser, button: &str, times: u32) -> [f64; 2] {
+    browser.eval(&format!(
+        "(() => {{ for (let at = 0; at < {times}; at += 1) document.querySelector('[aria-label=\"Zoom {button}\"]').click(); return true; }})()"
+    ));
+    seen(browser)
+}
+
+/// Drags over the axis, from so many pixels behind its beginning to so many.
+fn drag(browser: &mut Browser, from: u32, to: u32) -> [f64; 2] {
+    browser.eval(&format!(
+        "(() => {{ const svg = document.querySelector('[data-chart=arms] svg'); \
+         const left = svg.getBoundingClientRect().left + svg.scale('x').range[0] - 8; \
+         for (const [kind, at] of [['down', {from}], ['up', {to}]]) \
+         svg.dispatchEvent(new PointerEvent(`pointer${{kind}}`, {{ button: 0, pointerType: 'mouse', clientX: left + at }})); \
+         return true; }})()"
+    ));
+    seen(browser)
+}
+
+fn seen(browser: &mut Browser) -> [f64; 2] {
+    let domain = browser.eval("document.querySelector('[data-chart=arms] svg').scale('x').domain");
+    serde_json::from_value(domain).expect("two ends")
+}
+
+#[test]
+fn a_linear_axis_is_zoomed_by_what_is_drawn_and_comes_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    record.arms.remove(3);
+    // It could not run, so nothing of it is drawn.
+    record.arms[3].published =
+        Some(bytepath_report::Published { value: 1e6, source: "x".to_owned(), note: None });
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    let whole = seen(&mut browser);
+    assert_eq!(axis(&mut browser), json!(["linear", 0, 3]));
+    assert_eq!(drag(&mut browser, 0, 7), whole, "there is nothing below 0");
+    let wider = zoom(&mut browser, "out", 1);
+    assert!(wider[0] == 0.0 && wider[1] > whole[1], "{wider:?}");
+    let back = zoom(&mut browser, "in", 1);
+    assert!(back[0] == 0.0 && (back[1] / whole[1] - 1.0).abs() < 1e-9, "{back:?}");
+    let far = zoom(&mut browser, "out", 50);
+    assert!(far[1] <= 3.0 * whole[1], "{far:?}");
+    assert!(zoom(&mut browser, "in", 1)[1] < far[1]);
+    let left = drag(&mut browser, 0, 300);
+    assert!(left[0] == 0.0 && left[1] > 0.0, "{left:?}");
+    // Figures of three digits would be alike on all of it.
+    drag(&mut browser, 300, 310);
+    let near = drag(&mut browser, 300, 310);
+    assert!(near[1] / near[0] < 1.001, "{near:?}");
+    let labels = "[...document.querySelectorAll('[data-chart=arms] svg:first-of-type g[aria-label=\"x-axis tick label\"] text')].map((text) => text.textContent)";
+    let labels: Vec<String> = serde_json::from_value(browser.eval(labels)).expect("texts");
+    let told: Vec<f64> = labels.iter().map(|text| text.parse().expect("a figure")).collect();
+    assert!(told.len() >= 2 && told.is_sorted_by(|a, b| a < b), "{labels:?}");
+    assert!(told.iter().all(|at| (near[0]..=near[1]).contains(at)), "{labels:?} {near:?}");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_logarithmic_axis_has_an_end_from_which_it_comes_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = opened(folder.path(), &[sample::record()]) else { return };
+    let whole = seen(&mut browser);
+    assert_eq!(axis(&mut browser)[0], "log");
+    let decades = |[low, high]: [f64; 2]| (high / low).log10();
+    let far = zoom(&mut browser, "out", 50);
+    assert!(far[0] > 0.0 && decades(far) <= 5.0 * decades(whole), "{far:?}");
+    let near = zoom(&mut browser, "in", 4);
+    assert!(decades(near) < decades(whole), "{near:?}");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 

@@ -87,8 +87,16 @@ function lanesOf(width, names) {
 
 // Labels of these places below a chart. They are marks of their own, as a logarithmic scale leaves out some of those
 // that it makes itself.
-function labelsX(ticks, text, label) {
-  return Plot.axisX(ticks, { text, label, labelAnchor: "right" });
+function labelsX(ticks, texts, label) {
+  return Plot.axisX(ticks, { text: (_, at) => texts[at], label, labelAnchor: "right" });
+}
+
+// Places as figures, or, where two of them would read alike, with the decimals of the step between them.
+function textsOf(ticks) {
+  const usual = ticks.map(figure);
+  if (new Set(usual).size === usual.length) return usual;
+  const step = Number((ticks[1] - ticks[0]).toPrecision(3));
+  return ticks.map((tick) => tick.toFixed(Math.min(100, d3.precisionFixed(step))));
 }
 
 const logarithmic = (axis) => (axis.type === "log" ? ", logarithmic" : "");
@@ -99,7 +107,7 @@ function ticksOf(axis, length, room = 75) {
   const most = Math.max(2, Math.floor(length / room));
   if (axis.type !== "log") {
     // More may come than were asked for, and some are longer than others.
-    const fit = (values) => values.length < 3 || (d3.max(values, (value) => lengthOf(figure(value))) + 10) * (axis.domain[1] - axis.domain[0]) <= length * (values[1] - values[0]);
+    const fit = (values) => values.length < 3 || (d3.max(textsOf(values), lengthOf) + 10) * (axis.domain[1] - axis.domain[0]) <= length * (values[1] - values[0]);
     const counts = d3.range(Math.min(most, 10), 0, -1);
     return counts.map((count) => d3.ticks(...axis.domain, count)).find(fit);
   }
@@ -133,8 +141,19 @@ function told(arm) {
   return lines.join("\n");
 }
 
+// The arms that are drawn.
+function drawnArms(view) {
+  return view.shown().filter(({ arm }) => arm.ok && (view.ratios ? arm.ratio : arm.median) != null);
+}
+
+// Their whole axis. Sections of one unit share it, so that they can be compared by eye.
+function axisOfArms(view, unit) {
+  const alike = drawnArms(view).filter(({ arm }) => view.ratios || arm.unit === unit);
+  return axisOf(alike.flatMap(({ arm }) => (view.ratios ? [arm.ratio, ...(arm.ratio_ci95 ?? [])] : [arm.median, arm.published, ...(arm.ci95 ?? [])])), view.scale);
+}
+
 function drawArms(box, view) {
-  const entries = view.shown().filter(({ arm }) => arm.ok && (view.ratios ? arm.ratio != null : arm.median != null));
+  const entries = drawnArms(view);
   box.replaceChildren();
   if (!entries.length) {
     box.append(make("p", { class: "small" }, "No arm to show: none is chosen, or none gave a figure."));
@@ -150,10 +169,8 @@ function drawArms(box, view) {
   const { margin, above } = lanes;
   for (const group of groups) {
     const unit = group[0].arm.unit;
-    // Sections of one unit share their axis, so that they can be compared by eye.
-    const alike = entries.filter(({ arm }) => view.ratios || arm.unit === unit);
-    const axis = axisOf(alike.flatMap((entry) => [value(entry), published(entry), ...ends(entry)]), view.scale);
-    axis.domain = zoomed(view, unit, axis);
+    const whole = axisOfArms(view, unit);
+    const axis = { type: whole.type, domain: zoomed(view, unit, whole) };
     const ticks = ticksOf(axis, width - margin - 40);
     const floor = axis.domain[0];
     const inside = (figureAt) => (axis.type === "log" ? Math.max(figureAt, floor) : figureAt);
@@ -169,7 +186,7 @@ function drawArms(box, view) {
       y: lanes.axis(group.map(row), (index) => view.run.arms[index].name),
       color: { type: "identity" },
       marks: [
-        labelsX(ticks, figure, `${view.ratios ? "ratio to the reference" : unit}${logarithmic(axis)} →`),
+        labelsX(ticks, textsOf(ticks), `${view.ratios ? "ratio to the reference" : unit}${logarithmic(axis)} →`),
         reference > 0 ? Plot.ruleX([reference], { stroke: "var(--soft)", strokeDasharray: "3,3" }) : null,
         Plot.ruleY(group, { x1: low, x2: high, y: row, stroke: colour, strokeWidth: 2 }),
         Plot.tickX(group, { x: low, y: row, stroke: colour, strokeWidth: 2, insetTop: 7 + above / 2, insetBottom: 7 + above / 2 }),
@@ -183,7 +200,7 @@ function drawArms(box, view) {
     if (group[0].arm.section) box.append(make("h3", {}, group[0].arm.section));
     box.append(svg);
     rowsOf(svg, group, width, margin);
-    zoomable(svg, margin, width, (domain) => zoomTo(view, unit, axis, domain), () => { view.zoom = null; view.changed(); });
+    zoomable(svg, margin, width, (domain) => zoomTo(view, unit, whole, domain), () => { view.zoom = null; view.changed(); });
   }
 }
 
@@ -217,9 +234,21 @@ function rowsOf(svg, group, width, margin) {
     });
 }
 
-// Makes this the part of an axis that is seen. A linear one begins at 0 at the least, as no figure is below.
-function zoomTo(view, unit, { type }, [low, high]) {
-  view.zoom = { unit: view.ratios ? "" : unit, type, domain: [type === "log" ? low : Math.max(0, low), high] };
+// Where a figure stands on an axis of this type, and which figure stands there.
+const SCALES = { log: [Math.log, Math.exp], linear: [Number, Number] };
+
+// An axis goes on beyond each end of the whole one for so many times its length at the most.
+const BEYOND_MAX = 2;
+
+// Makes this the part of an axis that is seen, where there is such a part. A linear one begins at 0 at the least, as no
+// figure is below.
+function zoomTo(view, unit, { type, domain }, ends) {
+  const seen = type === "log" ? ends : ends.map((end) => Math.max(0, end));
+  const [[first, last], [low, high]] = [domain, seen].map((of) => of.map(SCALES[type][0]));
+  const beyond = BEYOND_MAX * (last - first);
+  // Nor is there one between ends that are no numbers.
+  if (!(first - beyond <= low && low < high && high <= last + beyond)) return;
+  view.zoom = { unit: view.ratios ? "" : unit, type, domain: seen };
   view.changed();
 }
 
@@ -256,20 +285,18 @@ function zoomable(svg, margin, width, chosen, reset) {
   svg.addEventListener("dblclick", reset);
 }
 
-// The same by keys and buttons: narrower and wider around the middle.
+// The same by keys and buttons: narrower and wider around the middle, or, where it begins at 0, at its end alone.
 function zoomBy(view, factor) {
-  const entry = view.shown().find(({ arm }) => arm.median != null);
+  const [entry] = drawnArms(view);
   if (!entry) return;
   const unit = entry.arm.unit;
-  const alike = view.shown().filter(({ arm }) => view.ratios || arm.unit === unit).map(({ arm }) => arm);
-  const figures = alike.flatMap((arm) => (view.ratios ? [arm.ratio, ...(arm.ratio_ci95 ?? [])] : [arm.median, arm.published, ...(arm.ci95 ?? [])]));
-  const axis = axisOf(figures, view.scale);
-  const [low, high] = zoomed(view, unit, axis);
-  const there = axis.type === "log" ? Math.log : (value) => value;
-  const back = axis.type === "log" ? Math.exp : (value) => value;
-  const middle = (there(low) + there(high)) / 2;
-  const half = ((there(high) - there(low)) / 2) * factor;
-  zoomTo(view, unit, axis, [back(middle - half), back(middle + half)]);
+  const whole = axisOfArms(view, unit);
+  const [there, back] = SCALES[whole.type];
+  const [low, high] = zoomed(view, unit, whole).map(there);
+  const begins = whole.type === "linear" && low === 0;
+  const middle = begins ? 0 : (low + high) / 2;
+  const half = (high - middle) * factor;
+  zoomTo(view, unit, whole, [back(begins ? 0 : middle - half), back(middle + half)]);
 }
 
 function armTools(bar, view, charts) {
@@ -315,7 +342,7 @@ function drawSamples(box, view) {
       x: { ...axis, ticks, inset: 8, grid: true },
       y: lanes.axis(group.map(({ index }) => index), (index) => view.run.arms[index].name),
       marks: [
-        labelsX(ticks, figure, `${group[0].arm.unit}${logarithmic(axis)} →`),
+        labelsX(ticks, textsOf(ticks), `${group[0].arm.unit}${logarithmic(axis)} →`),
         Plot.dot(kept.filter(({ sample }) => !(sample[4] & 1)), { x, y, r: 3, fill: "var(--accent)", fillOpacity: 0.6 }),
         Plot.dot(kept.filter(({ sample }) => sample[4] & 1), { x, y, r: 3.5, symbol: "times", stroke: "var(--slower)", strokeWidth: 1.5 }),
         ...lanes.marks(group, ({ index }) => index, ({ arm }) => arm.name),
@@ -358,7 +385,7 @@ function drawLatency(box, view) {
       y: { ...upright, ticks: upTicks, grid: true },
       color: { type: "identity" },
       marks: [
-        labelsX(ticks.map(([rank]) => rank), (_, at) => ticks[at][1], "percentile →"),
+        labelsX(ticks.map(([rank]) => rank), ticks.map(([, percentile]) => percentile), "percentile →"),
         Plot.axisY(upTicks, { text: figure, label: "↑ µs, logarithmic" }),
         ...dashed.map(([strokeDasharray, some]) => Plot.line(some, { x: "rank", y: "us", z: ({ entry }) => entry.index, stroke, strokeDasharray, strokeWidth: 2, curve: "monotone-x" })),
         Plot.dot(of, Plot.pointer({ x: "rank", y: "us", r: 4, fill: stroke })),

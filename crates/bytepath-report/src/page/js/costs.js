@@ -53,7 +53,7 @@ function drawCosts(box, view) {
     y: lanes.axis(entries.map(y), (index) => view.run.arms[index].name),
     color: { type: "identity" },
     marks: [
-      labelsX(ticks, figure, `${view.cost}${logarithmic(axis)} →`),
+      labelsX(ticks, textsOf(ticks), `${view.cost}${logarithmic(axis)} →`),
       decades ? null : Plot.barX(bars, Plot.stackX({ x: "value", y: ({ entry }) => entry.index, fill: ({ part }) => colours[part], z: "part", insetTop: 3 + above, insetBottom: 3 })),
       decades ? Plot.dot(entries.filter((entry) => sum(entry) > 0), { x: sum, y, r: 5, fill: colours[0] }) : null,
       Plot.text(entries, { x: (entry) => (decades && sum(entry) <= 0 ? axis.domain[0] : sum(entry)), y, text: (entry) => figure(sum(entry)), textAnchor: "start", dx: 9, dy: decades ? 0 : above / 2, fill: "var(--soft)" }),

@@ -63,26 +63,46 @@ pub fn times(value: f64, interval: Option<[f64; 2]>) -> String {
     let is_outside = |[low, high]: [f64; 2]| {
         usual.parse::<f64>().is_ok_and(|shown| !(low..=high).contains(&shown))
     };
-    if interval.is_some_and(is_outside) { end_of_ratio(value) } else { usual }
+    if interval.is_some_and(is_outside) { near_one(value, Rounded::Nearest) } else { usual }
 }
 
-/// The interval of a ratio: `[1.004, 1.05]`. Only an end that is 1 reads as 1, so that everybody sees
-/// on which side of 1 it lies, and within how many percents.
+/// The interval of a ratio: `[1.004, 1.048]`. Near 1 it holds all of the interval, and only an end
+/// that is 1 reads as 1, so that everybody sees on which side of 1 and of 1 ± 2% an end lies.
 pub fn ratio_interval([low, high]: [f64; 2]) -> String {
-    format!("[{}, {}]", end_of_ratio(low), end_of_ratio(high))
+    format!("[{}, {}]", near_one(low, Rounded::Down), near_one(high, Rounded::Up))
 }
 
 /// So near to 1 a ratio has tenths of a percent, as verdicts do.
-const NEAR_ONE: f64 = 0.0095;
+const NEAR_ONE: f64 = 0.1;
 /// The smallest step of a float beside 1 shows in so many decimals.
 const DECIMALS_MAX: usize = 16;
 
+/// The logarithms that ends come from leave errors of about 1e-15, which move none by a whole step.
+const NOISE: f64 = 1e-12;
+
+/// To which side a figure is rounded.
+#[derive(Clone, Copy)]
+enum Rounded {
+    Down,
+    Nearest,
+    Up,
+}
+
 /// With as many decimals as it takes to tell it from 1.
-fn end_of_ratio(value: f64) -> String {
+fn near_one(value: f64, rounded: Rounded) -> String {
     if value == 1.0 || (value - 1.0).abs() >= NEAR_ONE || !value.is_finite() {
         return figure(value);
     }
-    let with = |decimals: usize| format!("{value:.decimals$}");
+    let with = |decimals: usize| {
+        let nearest = format!("{value:.decimals$}");
+        let shown: f64 = nearest.parse().unwrap_or(value);
+        let step = 0.1_f64.powi(decimals as i32);
+        match rounded {
+            Rounded::Down if shown > value + NOISE => format!("{:.decimals$}", shown - step),
+            Rounded::Up if shown < value - NOISE => format!("{:.decimals$}", shown + step),
+            _ => nearest,
+        }
+    };
     let reads_as_one = |text: &String| text.parse() == Ok(1.0);
     (3..DECIMALS_MAX).map(with).find(|text| !reads_as_one(text)).unwrap_or(with(DECIMALS_MAX))
 }
@@ -222,13 +242,33 @@ mod tests {
     fn only_the_end_of_a_ratio_that_is_1_reads_as_1() {
         for (ends, shown) in [
             ([1.0021, 1.0049], "[1.002, 1.005]"),
-            ([1.004, 1.048], "[1.004, 1.05]"),
-            ([0.996, 1.048], "[0.996, 1.05]"),
+            ([1.004, 1.048], "[1.004, 1.048]"),
+            ([0.996, 1.048], "[0.996, 1.048]"),
             ([0.994, 1.006], "[0.994, 1.006]"),
-            ([0.999_96, 1.000_03], "[0.99996, 1.00003]"),
+            ([0.999_96, 1.000_03], "[0.999, 1.001]"),
+            ([0.98, 0.999_96], "[0.980, 0.99996]"),
+            ([1.000_03, 1.02], "[1.00003, 1.020]"),
+            ([1.0 + f64::EPSILON, 1.5], "[1.0000000000000002, 1.50]"),
+            ([0.5, 1.0 - f64::EPSILON], "[0.500, 0.9999999999999998]"),
             ([1.0 - f64::EPSILON, 1.0 + f64::EPSILON], "[0.9999999999999998, 1.0000000000000002]"),
-            ([1.0, 1.0094], "[1.00, 1.009]"),
+            ([1.0, 1.0094], "[1.00, 1.010]"),
             ([0.0, f64::INFINITY], "[0, –]"),
+        ] {
+            assert_eq!(ratio_interval(ends), shown, "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn an_end_beyond_a_margin_around_1_reads_as_beyond_it_and_one_within_as_within() {
+        for (ends, shown) in [
+            ([0.9905, 1.0204], "[0.990, 1.021]"),
+            ([0.985, 1.0249], "[0.985, 1.025]"),
+            ([0.98, 1.02], "[0.980, 1.020]"),
+            ([0.98 - f64::EPSILON, 1.02 + f64::EPSILON], "[0.980, 1.020]"),
+            ([0.9799, 1.0201], "[0.979, 1.021]"),
+            ([0.9801, 1.0199], "[0.980, 1.020]"),
+            ([0.95 - 1e-9, 1.05 + 1e-9], "[0.949, 1.051]"),
+            ([0.899, 1.101], "[0.899, 1.10]"),
         ] {
             assert_eq!(ratio_interval(ends), shown, "{ends:?}");
         }

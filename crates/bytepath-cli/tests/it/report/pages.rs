@@ -334,6 +334,33 @@ fn a_long_name_stays_in_its_column() {
     }
 }
 
+#[test]
+fn intervals_of_ratios_read_as_in_the_tables() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    let ends = [
+        [0.9905, 1.0204],
+        [0.985, 1.0249],
+        [0.98, 1.02],
+        [0.9799, 1.0201],
+        [0.98 - f64::EPSILON, 0.99996],
+        [1.00003, 1.1],
+        [0.5, 1.0 - f64::EPSILON],
+        [1.0, 1.5],
+    ];
+    let named = |(number, ends)| {
+        let mut arm = record.arms[1].clone();
+        (arm.name, arm.ratio, arm.ratio_ci95) = (format!("arm {number}"), Some(1.0), Some(ends));
+        arm
+    };
+    record.arms = ends.into_iter().enumerate().map(named).collect();
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    let told = browser.eval(
+        "[...document.querySelectorAll('[data-chart=arms] [role=listitem]')].map((row) => row.getAttribute('aria-label').match(/the reference (\\[.*?\\])/)[1])",
+    );
+    assert_eq!(told, json!(ends.map(bytepath_report::numbers::ratio_interval)));
+}
+
 /// What the axis of the arms spans, and how many of its dots are in sight.
 fn axis(browser: &mut Browser) -> Value {
     browser.eval(

@@ -50,23 +50,29 @@ function interval(ends) {
   return ends ? `[${figure(ends[0])}, ${figure(ends[1])}]` : "";
 }
 
-// A ratio, and its interval: only an end that is 1 reads as 1, and the ratio lies within, as in the
-// record's tables.
+// A ratio, and its interval: near 1 this holds all of it, only an end that is 1 reads as 1, and the ratio
+// lies within, as in the record's tables.
 function ratioWithin(value, ends) {
   const usual = figure(value);
   const outside = ends && (Number(usual) < ends[0] || Number(usual) > ends[1]);
-  return `${outside ? endOfRatio(value) : usual}x`;
+  return `${outside ? nearOne(value, 0) : usual}x`;
 }
 
 function ratioInterval(ends) {
-  return ends ? `[${endOfRatio(ends[0])}, ${endOfRatio(ends[1])}]` : "";
+  return ends ? `[${nearOne(ends[0], -1)}, ${nearOne(ends[1], 1)}]` : "";
 }
 
-function endOfRatio(value) {
-  if (value === 1 || !(Math.abs(value - 1) < 0.0095)) return figure(value);
+// Rounded down where the side is -1, up where it is 1, else to the nearest.
+function nearOne(value, side) {
+  if (value === 1 || !(Math.abs(value - 1) < 0.1)) return figure(value);
+  const rounded = (digits) => {
+    const nearest = fixed(value, digits);
+    const lacks = side * (value - Number(nearest)) > 1e-12;
+    return lacks ? fixed(Number(nearest) + side * 0.1 ** digits, digits) : nearest;
+  };
   let digits = 3;
-  while (digits < 16 && Number(fixed(value, digits)) === 1) digits += 1;
-  return fixed(value, digits);
+  while (digits < 16 && Number(rounded(digits)) === 1) digits += 1;
+  return rounded(digits);
 }
 
 const percent = (share) => `${figure(share * 100)}%`;

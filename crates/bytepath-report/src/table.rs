@@ -95,10 +95,13 @@ fn natural_width(record: &Record, columns: &[&Column]) -> u16 {
 
 fn draw(record: &Record, shown: &Shown, style: Style) -> String {
     let mut table = table(record, &shown.columns);
-    if let Some(width) = style.width.filter(|width| natural_width(record, &shown.columns) > *width)
-    {
-        // Nothing is left to drop: the names of the arms wrap, the figures stay whole.
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    let natural = natural_width(record, &shown.columns);
+    if let Some(width) = style.width.filter(|width| natural > *width) {
+        // Nothing is left to drop: the names of the arms wrap, but not letter by letter, and the
+        // figures stay whole.
+        let name = table.column_max_content_widths()[0];
+        let least = natural - name.saturating_sub(NAME_MIN);
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.max(least));
         for column in table.column_iter_mut().skip(1) {
             column.set_constraint(ColumnConstraint::ContentWidth);
         }

@@ -1,7 +1,7 @@
 //! A table that gives up columns where the terminal is narrow, and says which.
 
 use comfy_table::{
-    CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, presets,
+    CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets,
 };
 
 use super::{GAP, Style, paragraph, printable};
@@ -47,30 +47,30 @@ impl Fitted {
 pub fn listing(columns: &[Fitted], rows: &[Vec<String>], style: Style) -> String {
     let full = table(columns, &(0..columns.len()).collect::<Vec<_>>(), rows);
     let widths = full.column_max_content_widths();
-    let needed = |shown: &[usize], wrapped: bool| {
+    let whole = |index: usize| widths[index];
+    let least = |index: usize| columns[index].wraps_from.unwrap_or(u16::MAX).min(widths[index]);
+    let needed = |shown: &[usize], width: &dyn Fn(usize) -> u16| {
         let gaps = GAP.saturating_mul(shown.len().saturating_sub(1) as u16);
-        let width = |index: &usize| match columns[*index].wraps_from {
-            Some(least) if wrapped => widths[*index].min(least),
-            _ => widths[*index],
-        };
-        shown.iter().map(width).fold(gaps, u16::saturating_add)
+        shown.iter().fold(gaps, |sum, index| sum.saturating_add(width(*index)))
     };
     let width = style.width.unwrap_or(u16::MAX);
     let mut shown: Vec<usize> = (0..columns.len()).collect();
     let mut dropped = Vec::new();
-    while needed(&shown, true) > width {
+    while needed(&shown, &least) > width {
         let may_go = shown.iter().enumerate().filter(|(_, of)| columns[**of].importance.is_some());
         let Some((place, _)) = may_go.min_by_key(|(_, of)| columns[**of].importance) else { break };
         let heading = &columns[shown.remove(place)].heading;
         dropped.push(heading.split_whitespace().collect::<Vec<_>>().join(" "));
     }
     let mut table = table(columns, &shown, rows);
-    if needed(&shown, false) > width {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        for (column, index) in table.column_iter_mut().zip(&shown) {
-            if columns[*index].wraps_from.is_none() {
-                column.set_constraint(ColumnConstraint::ContentWidth);
-            }
+    if needed(&shown, &whole) > width {
+        let narrowest = needed(&shown, &least);
+        let of = |width: &dyn Fn(usize) -> u16| shown.iter().map(|index| width(*index)).collect();
+        let given = shared(of(&least), &of(&whole), width.saturating_sub(narrowest));
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.max(narrowest));
+        for (column, width) in table.column_iter_mut().zip(given) {
+            let width = Width::Fixed(width.saturating_add(column.padding_width()));
+            column.set_constraint(ColumnConstraint::Absolute(width));
         }
     }
     let mut text = printable(&table.trim_fmt()) + "\n";
@@ -78,6 +78,16 @@ pub fn listing(columns: &[Fitted], rows: &[Vec<String>], style: Style) -> String
         text += &paragraph(&format!("too narrow to show: {}", dropped.join(", ")), style);
     }
     text
+}
+
+/// The widths of columns that share this room: the narrowest of those that lack some has it first.
+fn shared(mut widths: Vec<u16>, natural: &[u16], room: u16) -> Vec<u16> {
+    for _ in 0..room {
+        let lacking = widths.iter_mut().zip(natural).filter(|(width, all)| **width < **all);
+        let Some((width, _)) = lacking.min_by_key(|(width, _)| **width) else { break };
+        *width += 1;
+    }
+    widths
 }
 
 fn table(columns: &[Fitted], shown: &[usize], rows: &[Vec<String>]) -> Table {
@@ -127,6 +137,37 @@ mod tests {
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(missing.is_none_or(|missing| text.ends_with(missing)), "{width}:\n{text}");
             assert_eq!(text.contains("too narrow"), missing.is_some(), "{width}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_wraps_shares_the_room_and_is_never_narrower_than_it_says() {
+        let columns = [
+            Fitted::new("addresses"),
+            Fitted::new("pages of").importance(1).wraps_from(16),
+            Fitted::new("what").wraps_from(12),
+        ];
+        let rows = [
+            ["7f0000000000", "20 KiB in 4 KiB", "x".repeat(40).as_str()].map(str::to_owned),
+            ["7f0000000001", "20 MiB in 2 MiB, 4 KiB in 4 KiB", "a heap"].map(str::to_owned),
+        ]
+        .map(|row| row.to_vec());
+        for width in 1..100_u16 {
+            let style = Style { width: Some(width), ..Style::default() };
+            let text = listing(&columns, &rows, style);
+            let of_table = text.lines().take_while(|line| !line.starts_with("too narrow"));
+            let widest = of_table.map(|line| line.chars().count()).max().unwrap_or(0);
+            // All of a column of 12 and the least of the last one, or of both.
+            let (least, has_pages) = if width < 12 + 2 + 16 + 2 + 12 {
+                (12 + 2 + 12, false)
+            } else {
+                (12 + 2 + 16 + 2 + 12, true)
+            };
+            assert!(widest <= usize::from(width.max(least)), "{width}:\n{text}");
+            assert_eq!(text.contains("20 KiB in 4 KiB"), has_pages, "{width}:\n{text}");
+            assert!(text.contains(&"x".repeat(12)), "{width}:\n{text}");
+            let is_full = width >= 12 + 2 + 31 + 2 + 40 || (!has_pages && width >= 12 + 2 + 40);
+            assert!(is_full || widest >= usize::from(width), "room is left at {width}:\n{text}");
         }
     }
 }

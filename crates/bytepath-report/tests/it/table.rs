@@ -164,6 +164,14 @@ fn sections_stand_apart_each_with_its_reference() {
 }
 
 #[test]
+fn however_narrow_a_terminal_is_names_are_not_broken_letter_by_letter() {
+    for width in 1..40 {
+        let text = at_width(&sample::record(), width);
+        assert!(text.contains("\nwrite → read * "), "{width}:\n{text}");
+    }
+}
+
+#[test]
 fn arms_that_cannot_run_for_one_reason_are_told_of_together() {
     let mut record = sample::record();
     let arm = |number: u32| Arm::unavailable(format!("arm {number}"), Unit::Seconds, "no root");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use bytepath_lab::store::Entry;
-use bytepath_report::table::{self, Fitted};
+use bytepath_report::table::{self, Fitted, Style};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -91,9 +91,7 @@ fn list(options: &Options) -> anyhow::Result<()> {
     let (sound, unsound): (Vec<&Entry>, Vec<_>) =
         entries.iter().copied().partition(|entry| entry.problem.is_none());
     let mut text = match (sound.is_empty(), unsound.is_empty()) {
-        (false, _) => {
-            table::listing(&columns(), &sound.into_iter().map(row).collect::<Vec<_>>(), style())
-        }
+        (false, _) => listing(&sound, style()),
         (true, false) => String::new(),
         (true, true) if skipped > 0 => String::new(),
         (true, true) => format!(
@@ -109,10 +107,27 @@ fn list(options: &Options) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("standard output")
 }
 
-/// The name of a run, which is what people copy, stays whole.
-fn columns() -> [Fitted; 6] {
-    [
+fn listing(entries: &[&Entry], style: Style) -> String {
+    let mut columns = columns();
+    let mut rows: Vec<_> = entries.iter().map(|entry| row(entry)).collect();
+    // Nearly all runs are trusted, so nothing is said of it where all are.
+    if entries.iter().all(|entry| entry.trusted) {
+        columns.remove(TRUSTED);
+        for row in &mut rows {
+            row.remove(TRUSTED);
+        }
+    }
+    table::listing(&columns, &rows, style)
+}
+
+/// Where the column is that says whether a run is trusted.
+const TRUSTED: usize = 1;
+
+/// The name of a run, which is what people copy, stays whole, and whether it is trusted beside it.
+fn columns() -> Vec<Fitted> {
+    vec![
         Fitted::new("run"),
+        Fitted::new("trusted"),
         Fitted::new("experiment").importance(5).wraps_from(11),
         Fitted::new("blocks").importance(3),
         Fitted::new("arms").importance(4),
@@ -122,7 +137,6 @@ fn columns() -> [Fitted; 6] {
 }
 
 fn row(entry: &Entry) -> Vec<String> {
-    let doubt = if entry.trusted { "" } else { " (untrusted)" };
     let arms = match entry.arms_ok == entry.arms {
         true => entry.arms.to_string(),
         false => format!("{} of {}", entry.arms_ok, entry.arms),
@@ -130,7 +144,8 @@ fn row(entry: &Entry) -> Vec<String> {
     let kernel = entry.kernel.split_whitespace().next().unwrap_or_default();
     vec![
         entry.name.clone(),
-        format!("{}{doubt}", entry.experiment),
+        if entry.trusted { "yes" } else { "no" }.to_owned(),
+        entry.experiment.clone(),
         entry.blocks.to_string(),
         arms,
         format!("{} {}", entry.version, entry.build),
@@ -186,4 +201,33 @@ fn export(run: &str, output: &std::path::Path) -> anyhow::Result<()> {
     let entry = kept.find(run)?;
     // As it is, what a later bytepath has added included.
     output.write(&kept.store.bytes(&entry.name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, trusted: bool) -> Entry {
+        Entry {
+            name: name.to_owned(),
+            experiment: "movers, pipe to pipe".to_owned(),
+            trusted,
+            ..Entry::default()
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_not_trusted_says_so_beside_its_name_at_every_width() {
+        let (good, bad) = (entry("movers-20261129-1", true), entry("movers-20261129-2", false));
+        for width in 1..120 {
+            let style = Style { width: Some(width), ..Style::default() };
+            let text = listing(&[&good, &bad], style);
+            let rows: Vec<Vec<&str>> =
+                text.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
+            assert!(rows.contains(&vec!["run", "trusted"]), "{width}:\n{text}");
+            assert!(rows.contains(&vec!["movers-20261129-1", "yes"]), "{width}:\n{text}");
+            assert!(rows.contains(&vec!["movers-20261129-2", "no"]), "{width}:\n{text}");
+            assert!(!listing(&[&good], style).contains("trusted"), "{width}");
+        }
+    }
 }

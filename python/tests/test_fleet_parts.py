@@ -24,7 +24,7 @@ from distributed.comm import CommClosedError  # noqa: E402
 from distributed.versions import VersionMismatchWarning  # noqa: E402
 
 from bytepath.fleet import analysis, cluster, each, files, findings, machines, metrics, report  # noqa: E402
-from bytepath.fleet import storage, worker  # noqa: E402
+from bytepath.fleet import storage, words, worker  # noqa: E402
 from bytepath.fleet.__main__ import main, parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import ground  # noqa: E402
@@ -56,6 +56,20 @@ def answer(**found):
 
 def tree(path):
     return {"do": "tree", "d": path, "w": 0.5}
+
+
+def test_figures_have_about_three_digits_as_in_the_tables_of_a_record():
+    for value, text in [
+        (0, "0"), (0.00123, "0.00123"), (0.0975, "0.0975"), (0.09994, "0.0999"), (0.09996, "0.100"), (0.1042, "0.104"),
+        (0.9994, "0.999"), (0.9996, "1.00"), (1.0, "1.00"), (9.994, "9.99"), (9.996, "10.0"), (12.0, "12.0"),
+        (99.96, "100"), (312.4, "312"), (1023.0, "1023"), (9870.0, "9870"), (9999.4, "9999"), (9999.6, "10.0k"),
+        (999_600.0, "1.00M"), (1.23e6, "1.23M"), (3.5e9, "3.50G"), (27e12, "27.0T"), (1e18, "1.00e18"),
+        (1.234e-5, "1.23e-5"), (-8.512, "-8.51"), (float("nan"), "–"), (float("inf"), "–"),
+    ]:  # fmt: skip
+        assert words.figure(value) == text, value
+    assert words.measured(1.23e6, "op/s") == "1.23M op/s"
+    assert words.measured(None, "s") == "–"
+    assert words.about(10 << 40) == "10 TiB"
 
 
 def test_work_that_was_taken_comes_back_when_the_journal_is_opened_again(tmp_path):
@@ -543,7 +557,7 @@ def test_an_outlier_is_named_with_what_is_set_otherwise_there():
         "node-17 is 6.1x slower than the rest at wake: another governor (powersave, elsewhere performance)"
     ]
     told = report.terminal(found, shown)
-    assert "0.16!" in told and "governor differs: performance, but powersave on node-17" in told
+    assert "0.163!" in told and "governor differs: performance, but powersave on node-17" in told
 
 
 def reasons(found):
@@ -671,7 +685,7 @@ def test_two_groups_do_not_hide_who_is_odd_in_one_of_them():
     for arm in found["machines"][-1]["record"]["arms"]:
         arm.update(unit="s", better="lower")
     both, *odd = report.view(found)["sentences"]
-    assert both.startswith("two groups at wake and 1 more arm: 11 machines at 1 s, 10 at 2 s (s0, ") and "and 2 more)" in both
+    assert both.startswith("two groups at wake and 1 more arm: 11 machines at 1.00 s, 10 at 2.00 s (s0, ") and "and 2 more)" in both
     assert odd == [
         "odd is 45x slower than the rest of its group at wake: another kernel (6.1, elsewhere 6.18)",
         "odd is far faster than the rest of its group at copy: another governor (powersave, elsewhere performance), "
@@ -707,7 +721,7 @@ def test_two_halves_are_two_groups_and_no_outliers():
     ]
     assert all(not row["outliers"] for row in shown["arms"]) and "0.67!" not in report.terminal(found, shown)
     [told] = report.view(halves(2, 2))["sentences"]
-    assert "2 at 2 s (s0, s1): none of the settings that are recorded splits them so; look at" in told
+    assert "2 at 2.00 s (s0, s1): none of the settings that are recorded splits them so; look at" in told
 
 
 def test_the_smaller_part_are_outliers_where_most_agree():
@@ -767,10 +781,10 @@ def test_arms_that_were_not_measured_are_told_of_with_the_reason_and_keep_their_
     shown = report.view(found)
     told = report.terminal(found, shown).splitlines()
     assert told == [
-        "arm    median  n0    n1    n2    n3",
-        "odd       0 s   –     –     –   0 s",
-        "even      0 s   –     –     –   0 s",
-        "wake  1 GiB/s   –  1.00  1.00  1.00",
+        "arm       median  n0    n1    n2    n3",
+        "odd          0 s   –     –     –   0 s",
+        "even         0 s   –     –     –   0 s",
+        "wake  1.00 GiB/s   –  1.00  1.00  1.00",
         "times as fast as the median of all machines; ! is far from the rest, – was not measured",
         "not measured: odd, even on n0, n1: no io_uring",
         "not measured: odd, even on n2: EPERM",
@@ -793,7 +807,7 @@ def test_many_machines_are_lines_of_tables_that_fit_the_terminal():
     assert max(map(len, told[:-1])) <= 80 and [table.count("\n") for table in tables] == [31, 31, 31]
     assert tables[0].splitlines()[:3] == [
         "machine               write-read@same-cpu  write-read@smt-sibling",
-        "median                            1 GiB/s                 1 GiB/s",
+        "median                         1.00 GiB/s              1.00 GiB/s",
         "node-00.of.a.cluster                 1.00                    1.00",
     ]
     assert [[place in table for table in tables].count(True) for place in places] == [1] * 5
@@ -814,9 +828,9 @@ def test_a_table_tells_machines_apart_and_commands_no_terminal():
     found = fleet_of(*(machine(name, {"日本語": 1.0, "e\u0301\x1b[31m": 1.0}) for name in names),
                      {"name": "gone", "status": "lost", "why": "\x1b[2J", "record": None})  # fmt: skip
     assert report.terminal(found, report.view(found)).splitlines() == [
-        "arm      median  worker-of-a-l…a.example.org  worker-of-a-l…b.example.org",
-        "日本語  1 GiB/s                         1.00                         1.00",
-        "e\u0301\ufffd[31m  1 GiB/s                         1.00                         1.00",
+        "arm         median  worker-of-a-l…a.example.org  worker-of-a-l…b.example.org",
+        "日本語  1.00 GiB/s                         1.00                         1.00",
+        "e\u0301\ufffd[31m  1.00 GiB/s                         1.00                         1.00",
         "times as fast as the median of all machines; ! is far from the rest, – was not measured",
         "gone: lost: \ufffd[2J",
     ]
@@ -901,15 +915,15 @@ def test_a_multiple_has_the_digits_that_it_is_worth_and_stands_above_what_was_me
     values = {**{f"n{at}": 5.0 for at in range(6)}, "slow": 0.015, "fast": 1637.12, "like": 5.0005}
     found = fleet_of(*(machine(name, {"wake": value}) for name, value in values.items()))
     shown = report.view(found)
-    assert report.terminal(found, shown).splitlines()[1].split()[-3:] == ["0.003!", "327!", "1.00"]
+    assert report.terminal(found, shown).splitlines()[1].split()[-3:] == ["0.00300!", "327!", "1.00"]
     page = report.page(found, shown)
-    for multiple, measured in (("0.003", "0.015 GiB/s"), ("327", "1.64e+03 GiB/s"), ("1.00", "5 GiB/s")):
+    for multiple, measured in (("0.00300", "0.0150 GiB/s"), ("327", "1637 GiB/s"), ("1.00", "5.00 GiB/s")):
         assert f">{multiple}<small>{measured}</small></td>" in page
     # What is alike has no colour.
     assert report._colour(0.9999) == report._colour(1.0001).replace("140", "8") == "hsl(8 0% 96%)"
     # Those who see no page hear it.
     assert page.count('<th scope="row">slow</th>') == 1 and not re.search(r"<th(?! scope)(?!ead)", page)
-    assert '<svg role="img" aria-label="slow at wake: median 0.015 GiB/s, 3 samples from 0.0148 to 0.0152"' in page
+    assert '<svg role="img" aria-label="slow at wake: median 0.0150 GiB/s, 3 samples from 0.0148 to 0.0152"' in page
     assert page.count("<svg role=") == page.count("<svg")
 
 

@@ -202,7 +202,8 @@ def _two_groups(arms: list[tuple[dict[str, Any], list[str], list[str]]], differi
     """The same two groups at some arms, with the settings that split them."""
     row, fast, slow = arms[0]
     slow = [name for name in row["by"] if name in slow]
-    at = [words.figure(statistics.median(row["by"][name][0] for name in group), row["unit"]) for group in (fast, slow)]
+    medians = [statistics.median(row["by"][name][0] for name in group) for group in (fast, slow)]
+    at = [words.measured(median, row["unit"]) for median in medians]
     splits = [split for setting in differing if (split := _split(setting, fast, slow))]
     # Those that split them exactly come first.
     splits.sort(key=lambda split: split[0])

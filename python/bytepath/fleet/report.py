@@ -66,7 +66,7 @@ def terminal(found: dict[str, Any], shown: dict[str, Any], width: int | None = N
 def _table(rows: list[dict[str, Any]], names: list[str], width: int) -> list[str]:
     """Arms in lines; where machines do not fit beside each other, these in lines, in as many tables as it takes."""
     machines = [printable(name) for name in names]
-    arms = [[printable(row["name"]), words.figure(row["median"], row["unit"]), *(_cell(row, name) for name in names)]
+    arms = [[printable(row["name"]), words.measured(row["median"], row["unit"]), *(_cell(row, name) for name in names)]
             for row in rows]  # fmt: skip
     lines = _aligned([["arm", "median", *_cut(machines)], *arms])
     if max(map(_columns, lines)) <= width:
@@ -135,8 +135,8 @@ def _cell(row: dict[str, Any], name: str) -> str:
     far = "!" if name in row["outliers"] else ""
     if name not in row["speed"]:
         # Of 0, or against it, nothing is a multiple.
-        return words.figure(row["by"][name][0], row["unit"]) + far
-    return words.times(row["speed"][name]) + far
+        return words.measured(row["by"][name][0], row["unit"]) + far
+    return words.figure(row["speed"][name]) + far
 
 
 def page(found: dict[str, Any], shown: dict[str, Any]) -> str:
@@ -144,7 +144,7 @@ def page(found: dict[str, Any], shown: dict[str, Any]) -> str:
     from jinja2 import Environment
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(colour=_colour, figure=words.figure, times=words.times, values=_values)
+    environment.filters.update(colour=_colour, figure=words.figure, measured=words.measured, values=_values)
     template = environment.from_string(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
     strips = [_strip(row, shown["names"]) for row in shown["arms"]]
     return template.render(found=found, shown=shown, strips=strips, parts=_parts(shown["arms"]))
@@ -184,6 +184,7 @@ def _strip(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
 
 def _told(row: dict[str, Any], name: str) -> str:
     """A machine's line, for those who listen."""
-    median, samples = words.figure(row["by"][name][0], row["unit"]), row["samples"].get(name, [])
-    within = f", {len(samples)} samples from {min(samples):.3g} to {max(samples):.3g}" if samples else ""
+    median, samples = words.measured(row["by"][name][0], row["unit"]), row["samples"].get(name, [])
+    ends = [words.figure(end(samples)) for end in (min, max) if samples]
+    within = f", {len(samples)} samples from {ends[0]} to {ends[1]}" if ends else ""
     return f"{name} at {row['name']}: median {median}{within}"

@@ -192,7 +192,8 @@ mod tests {
     #[test]
     fn a_command_can_be_copied_as_it_is() {
         let mut record = Record::default();
-        let command = "bytepath bench cmd --arms '*@same-cpu' 'a  b' 'echo ```` #1 <b>'\n'two \\'";
+        let command =
+            "bytepath bench cmd --arms '*@same-cpu' 'a  b' 'echo ```` #1 <b>'\n'two \\' $'a\\tb'";
         record.settings.insert(crate::page::COMMAND.to_owned(), command.into());
         let text = render(&record, &Here::default());
         let fence = "`````";

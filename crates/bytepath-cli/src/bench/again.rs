@@ -82,9 +82,10 @@ mod tests {
             "cmd".into(),
             "--".into(),
             "echo it's $HOME".into(),
+            "a\tb\r".into(),
             "--json".into(),
         ];
         let told = again(typed, 1).expect("a bench");
-        assert_eq!(told, r"bytepath bench cmd --seed 1 -- 'echo it'\''s $HOME' --json");
+        assert_eq!(told, r"bytepath bench cmd --seed 1 -- 'echo it'\''s $HOME' $'a\tb\r' --json");
     }
 }

@@ -1,7 +1,7 @@
 //! Commands that are told to people, who paste them.
 
-/// A word as a shell takes it. What cannot be seen, or is not copied as it is, is written by escapes
-/// (`$'a\tb'`), which bash, zsh and ksh know, and POSIX since 2024.
+/// A word as a shell takes it. What cannot be seen, or is not copied as it is, is written by
+/// escapes (`$'a\tb'`), which bash, zsh and ksh know, and POSIX since 2024.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
     if word.chars().any(is_unseen) {

@@ -16,6 +16,7 @@ from bytepath import _bytepath
 from bytepath._ends import End, Opened
 from bytepath._errors import CopyError, SameFileError, make
 from bytepath._progress import Progress, check, teller
+from bytepath._words import rate
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Copied:
         return {**self.__dict__, "_told": self.explained}
 
     def __str__(self) -> str:
-        return f"{self.bytes} bytes by {self.route}, {self.gib_per_s:.2f} GiB/s"
+        return f"{self.bytes} bytes by {self.route}, {rate(self.gib_per_s)}"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, Union
 
 from bytepath import _bytepath
 from bytepath._program import checked
+from bytepath._words import rate
 
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -49,7 +50,7 @@ def _best(pair: dict[str, Any]) -> str:
     place = pair.get("place")
     where = f" on {place['file_system']}" if place else ""
     best = _bytepath.best_choice(pair["source"], pair["choices"])
-    return where if best is None else f"{where}: {best[0]}, {best[1]:.2f} GiB/s"
+    return where if best is None else f"{where}: {best[0]}, {rate(best[1])}"
 
 
 def tune(

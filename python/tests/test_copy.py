@@ -247,6 +247,25 @@ def test_what_a_copy_did_is_explained_whenever_that_is_asked(tmp_path):
     assert copied.explained == copied.explained == sent.explained and sent == copied
 
 
+@pytest.mark.parametrize(
+    ("bytes", "told"),
+    [
+        (12.34 * 2**30, "12.3 GiB/s"),
+        (9.8 * 2**30, "9.80 GiB/s"),
+        (0.9997 * 2**30, "1.00 GiB/s"),
+        (0.9994 * 2**30, "1023 MiB/s"),
+        (4 << 20, "4.00 MiB/s"),
+        (200 << 10, "200 KiB/s"),
+        (1023.6, "1.00 KiB/s"),
+        (512, "512 B/s"),
+        (0, "0 B/s"),
+    ],
+)
+def test_how_fast_a_copy_was_is_told_in_a_unit_that_fits(bytes, told):
+    copied = bytepath.Copied(bytes=int(bytes + 0.5), route="splice", calls=1, seconds=1.0)
+    assert str(copied).endswith(f" bytes by splice, {told}")
+
+
 def test_what_a_copy_did_may_be_a_row_of_a_table(tmp_path):
     (tmp_path / "a").write_bytes(b"bytes")
     copied = bytepath.copy(tmp_path / "a", tmp_path / "b")

@@ -212,6 +212,8 @@ def test_a_profile_is_what_the_command_measured(profile, tmp_path, monkeypatch):
     cheaper = {**choice, "route": "splice", "gib_per_s": 1.0, "overall_gib_per_s": 7.9, "cpu_s_per_gib": 0.01}
     got["pairs"][0]["choices"].append(cheaper)
     assert "file to file on any: splice, 7.90 GiB/s" in str(got)
+    choice["gib_per_s"] = choice["overall_gib_per_s"] = cheaper["overall_gib_per_s"] = 1 / 1024
+    assert "file to file on any: splice, 1.00 MiB/s" in str(got)
     got["pairs"][0]["choices"].clear()
     assert "file to file on any\n" in f"{got}\n"
     (tmp_path / "profile.json").write_text(json.dumps({**profile, "disturbed": "others worked"}))

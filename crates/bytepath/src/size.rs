@@ -15,7 +15,8 @@ pub(crate) fn shown(bytes: u64) -> String {
 /// A rate in a unit that fits, with about three digits: 9.80 GiB/s, 4.00 MiB/s, 512 KiB/s.
 pub(crate) fn rate(gib_per_s: f64) -> String {
     let (mut rate, mut units) = (gib_per_s, ["GiB", "MiB", "KiB", "B"].into_iter());
-    while rate < 1.0 && units.len() > 1 {
+    // What would be shown as 1024 of the smaller unit is 1.00 of this one.
+    while rate < 1023.5 / 1024.0 && units.len() > 1 {
         rate *= 1024.0;
         units.next();
     }
@@ -38,6 +39,11 @@ mod tests {
         let cases = [
             (12.34, "12.3 GiB/s"),
             (9.8, "9.80 GiB/s"),
+            (0.9997, "1.00 GiB/s"),
+            (0.9994, "1023 MiB/s"),
+            (1023.6 * kib, "1.00 MiB/s"),
+            (1023.4 * kib, "1023 KiB/s"),
+            (1023.6 / 1024.0 * kib, "1.00 KiB/s"),
             (4096.0 * kib, "4.00 MiB/s"),
             (200.0 * kib, "200 KiB/s"),
             (0.5 * kib, "512 B/s"),

@@ -275,7 +275,7 @@ impl Board {
     }
 
     fn has_fewer(&self) {
-        self.signal(INSIDE).wake(i32::MAX as u32);
+        self.signal(INSIDE).wake(u32::MAX);
     }
 
     /// What `look` finds while no other process looks; false where that did not come in time.
@@ -307,7 +307,7 @@ impl Board {
         let added = |before: u64| Some((before as i64).saturating_add(count).max(0) as u64);
         let _ = self.word(index).fetch_update(SeqCst, SeqCst, added);
         if count < 0 {
-            self.signal(index).wake(i32::MAX as u32);
+            self.signal(index).wake(u32::MAX);
         }
     }
 

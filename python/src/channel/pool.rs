@@ -230,7 +230,7 @@ impl Pool {
             if there() {
                 let taken = self.alone(py, deadline, |ring| self.try_take(ring))?;
                 if let Some(Some(Taken { head, block })) = taken {
-                    self.emptied().wake(i32::MAX as u32);
+                    self.emptied().wake(u32::MAX);
                     return objects_of_copy(py, head, block.map(Block::Sealed)).map(Some);
                 }
             }

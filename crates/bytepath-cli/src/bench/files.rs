@@ -102,7 +102,8 @@ pub(crate) struct Files {
     #[arg(long)]
     destroy: bool,
     /// Also do the same work by this program: fio, which does not tell the CPU time and switches of
-    /// what helps it, so that fio-posix-aio and fio-uring-sqpoll have none
+    /// what helps it, so that fio-posix-aio, fio-uring-sqpoll and, buffered, fio-uring and
+    /// fio-uring-registered have none
     #[arg(long, value_name = "PROGRAM", value_parser = ["fio"])]
     peer: Option<String>,
     /// Keep the peer's job files in this directory; beside the --json file unless given

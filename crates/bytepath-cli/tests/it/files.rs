@@ -211,6 +211,24 @@ fn fio_does_the_same_work_from_a_job_file_that_is_kept() {
 }
 
 #[test]
+fn what_fio_does_not_count_is_not_told_of_it() {
+    if !installed("fio") {
+        println!("skipped: fio is not installed");
+        return;
+    }
+    let record = record(&["--peer", "fio", "--arms", "fio-pread,fio-posix-aio,fio-uring"]);
+    let ran = ran(&record);
+    for arm in arms(&record).iter().filter(|arm| ran.iter().any(|name| arm["name"] == *name)) {
+        let helped = ["fio-posix-aio@buffered", "fio-posix-aio@direct", "fio-uring@buffered"];
+        let is_helped = helped.iter().any(|name| arm["name"] == *name);
+        for cost in ["cpu_system_s_per_gib", "context_switches_per_gib"] {
+            assert_eq!(arm["costs"][cost].is_number(), !is_helped, "{cost} of {arm}");
+        }
+    }
+    assert!(ran.contains(&"fio-pread@buffered") && ran.contains(&"fio-posix-aio@buffered"));
+}
+
+#[test]
 fn the_arms_of_fio_are_listed_and_chosen_as_others_are() {
     let list = |words: &[&str]| {
         let words = [&["bench", "files", "--peer", "fio", "--buffered", "--list"], words].concat();

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::connection::{Connection, deadline};
 use super::error::ChannelError;
+use super::link::is_hugetlb;
 use crate::pages::{PageSize, PagesError, look_for_room, set_size};
 use crate::sys::sealed::{Draft, Sealed};
 use crate::sys::shared_bytes::SharedBytes;
@@ -26,7 +27,8 @@ pub struct Parcel {
 
 impl Parcel {
     /// Makes a buffer of this many bytes (above 0), zero until written. Huge pages are asked for
-    /// where shared memory may have them.
+    /// where shared memory may have them. One of [`PageSize::Hugetlb`] is for this process and those that it
+    /// forks: [`SealedParcel::open`] takes none.
     ///
     /// # Errors
     /// The kernel has no such memory to give.
@@ -107,7 +109,8 @@ impl SealedParcel {
     /// Takes a buffer that was received as a descriptor, of which so many bytes count.
     ///
     /// # Errors
-    /// It is not sealed against every change, or is shorter, or cannot be mapped.
+    /// It is not sealed against every change, or is of the pool of huge pages ([`PageSize::Hugetlb`]), or
+    /// is shorter, or cannot be mapped.
     pub fn open(file: OwnedFd, bytes: usize) -> Result<SealedParcel, ChannelError> {
         let refused = |errno| match errno {
             Errno::PERM | Errno::INVAL => {
@@ -115,6 +118,11 @@ impl SealedParcel {
             }
             errno => ChannelError::Memory(PagesError::Map { bytes, size: "sealed", errno }),
         };
+        if is_hugetlb(file.as_fd()) {
+            return Err(ChannelError::Unsafe(
+                "its pages are of the pool, which may have none left for what was never written",
+            ));
+        }
         let sealed = Sealed::of(file.as_fd()).map_err(refused)?;
         match sealed.as_slice().len() >= bytes {
             true => Ok(SealedParcel { sealed, file, bytes }),

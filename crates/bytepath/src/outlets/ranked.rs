@@ -10,6 +10,7 @@ use crate::pages::{PageSize, Pages};
 use crate::plan::Basis;
 use crate::profile::{Profile, Sending};
 use crate::routes::Aliasing;
+use crate::size::rate;
 
 /// An outlet with its settings.
 #[derive(Clone)]
@@ -155,10 +156,8 @@ impl fmt::Display for Ranked {
         for (place, choice) in (1..).zip(&self.choices) {
             write!(f, "{place}. {}: {}", choice.settings, choice.outlet.summary())?;
             if let Some((read, spliced)) = choice.expected_gib_per_s {
-                write!(
-                    f,
-                    "; expected {read:.1} GiB/s where they are read, {spliced:.1} where dropped"
-                )?;
+                let (read, spliced) = (rate(read), rate(spliced));
+                write!(f, "; expected {read} where they are read, {spliced} where dropped")?;
             }
             writeln!(f)?;
         }
@@ -210,6 +209,17 @@ mod tests {
         assert_eq!(names(&ranked), ["gift", "write"]);
         let ranked = Ranked::best(&sink, Use::Streams, None);
         assert_eq!((names(&ranked), ranked.basis), (vec!["gift", "write"], Basis::Rules));
+    }
+
+    #[test]
+    fn what_is_expected_is_told_in_units_that_fit() {
+        let mut measured = profile(Vec::new());
+        measured.outlets = vec![sent("gift", Use::Streams, 12.34, 0.03)];
+        let pipe = pipe();
+        let sink = Endpoint::sink(pipe.as_fd()).expect("a sink");
+        let told = Ranked::best(&sink, Use::Streams, Some(&measured)).to_string();
+        let wanted = "; expected 12.3 GiB/s where they are read, 30.7 MiB/s where dropped\n";
+        assert!(told.contains(wanted), "{told}");
     }
 
     #[test]

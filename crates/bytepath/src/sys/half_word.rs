@@ -44,6 +44,8 @@ impl<'m> HalfWord<'m> {
 
     /// Wakes so many of those that sleep on it, of all processes, at the most.
     pub fn wake(self, most: u32) {
+        // The kernel takes it for a number with a sign.
+        let most = most.min(i32::MAX as u32);
         let _ = futex::wake(self.futex(), futex::Flags::empty(), most);
     }
 
@@ -88,6 +90,34 @@ mod tests {
             half.store(2, Relaxed);
             half.wake(1);
             sleeper.join().expect("it wakes");
+        });
+    }
+
+    #[test]
+    fn all_that_sleep_on_it_are_woken_where_so_many_are_asked_for() {
+        let word = AtomicU64::new(0);
+        let half = HalfWord::of(&word);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::scope(|threads| {
+            for _ in 0..3 {
+                let tell = tell.clone();
+                threads.spawn(move || {
+                    tell.send(rustix::thread::gettid()).expect("it is heard");
+                    while half.load(Relaxed) == 0 {
+                        half.sleep(0, None);
+                    }
+                });
+            }
+            for thread in told.iter().take(3) {
+                let stat = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+                while !std::fs::read_to_string(&stat).expect("it lives").contains(") S ") {
+                    std::thread::yield_now();
+                }
+            }
+            half.store(1, Relaxed);
+            half.wake(u32::MAX);
+            let left = futex::wake(half.futex(), futex::Flags::empty(), i32::MAX as u32);
+            assert_eq!(left, Ok(0), "still asleep");
         });
     }
 }

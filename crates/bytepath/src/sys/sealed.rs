@@ -4,8 +4,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::io::Errno;
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, look_for_room, page_bytes, set_size};
@@ -75,6 +75,12 @@ impl Draft {
         set_size(&file, whole).map_err(failed)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         let mapped = Mapped::of(file.as_fd(), prot, MapFlags::SHARED).map_err(failed)?;
+        if size == PageSize::Hugetlb {
+            // What was never written to would be missed once it is sealed: see `Sealed::of`.
+            let none = FallocateFlags::empty();
+            retry_on_intr(|| rustix::fs::fallocate(&file, none, 0, whole as u64))
+                .map_err(failed)?;
+        }
         if size == PageSize::Huge && whole >= HUGE_PAGE_BYTES {
             let start = mapped.start.as_ptr().cast();
             // SAFETY: the range is this mapping; the advice changes no content.
@@ -105,13 +111,16 @@ pub(crate) struct Sealed(Mapped);
 
 impl Sealed {
     /// Maps a file that is sealed against writing and shrinking; EPERM where it is not. The kernel
-    /// seals against writing only where no writable mapping is left, and against holes with it.
+    /// seals against writing only where no writable mapping is left, and against holes with it. A file
+    /// of the pool's pages has them all by then: to read one that is not there ends the process (SIGBUS)
+    /// where the pool has no other.
     pub(crate) fn of(file: BorrowedFd<'_>) -> Result<Sealed, Errno> {
         if !rustix::fs::fcntl_get_seals(file)?.contains(SealFlags::WRITE | SealFlags::SHRINK) {
             return Err(Errno::PERM);
         }
         // Linux before 6.7 takes a shared mapping of such a file for one that could be written (EPERM).
-        // A private one has the same pages, as nobody writes; it reserves none of the pool's for copies.
+        // A private one has the same pages, as nobody writes. Of a file of the pool's it reserves no pages
+        // for copies, which are never made.
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         Mapped::of(file, ProtFlags::READ, flags).map(Sealed)
     }

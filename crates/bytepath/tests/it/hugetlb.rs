@@ -3,8 +3,9 @@
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 
+use bytepath::channel::Parcel;
 use bytepath::outlets::{Contents, OUTLETS, Setup};
-use bytepath::pages::{Memory, PageSize, Pages};
+use bytepath::pages::{HUGE_PAGE_BYTES, Memory, PageSize, Pages};
 use bytepath::{Endpoint, Meter};
 use rustix::fs::{FlockOperation, flock};
 
@@ -87,5 +88,22 @@ fn every_outlet_delivers_from_pages_of_the_pool() {
             drop(writer);
             same(&collector.join().expect("it reads"), &period.repeat(bytes / period.len()));
         }
+    });
+}
+
+#[test]
+fn a_sealed_buffer_of_the_pool_has_all_its_pages() {
+    bounded(|_| {
+        let Some(_pool) = Pool::filled() else { return };
+        let bytes = 3 * HUGE_PAGE_BYTES;
+        let mut parcel = Parcel::allocate(bytes, PageSize::Hugetlb).expect("pages of the pool");
+        parcel.as_mut_slice()[..5].copy_from_slice(b"bytes");
+        let sealed = parcel.seal(bytes).expect("sealed");
+        // Those that were never written: read where one is missed, they are taken, or end this process.
+        let made = rustix::fs::fstat(&sealed).expect("its size").st_blocks as usize * 512;
+        assert_eq!(made, bytes);
+        let (begin, rest) = sealed.as_slice().split_at(5);
+        assert_eq!(begin, b"bytes");
+        assert!(rest.iter().all(|&byte| byte == 0));
     });
 }

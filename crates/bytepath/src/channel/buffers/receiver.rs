@@ -30,8 +30,8 @@ const SEGMENTS_MAX: usize = 4096;
 /// than the largest sockets hold.
 const TAKES_MAX: u32 = 1 << 10;
 
-/// Bytes of segments that this end has there before they are looked at, at the most, where the sender had
-/// no pages yet: a hostile one may tell of more memory than there is. Beyond, they come as they are
+/// Bytes of segments that this end has there before they are looked at, at the most, beyond as many as the
+/// sender had itself: a hostile one may tell of more memory than there is. Beyond, they come as they are
 /// touched.
 const UNSEEN_BYTES_MAX: usize = 64 << 20;
 
@@ -52,7 +52,8 @@ pub struct BufferReceiver {
 struct Mapped {
     mapping: SharedMapping,
     bytes: usize,
-    /// The sender had all pages before this when it handed the segment over; they stay.
+    /// The sender had so many bytes of pages when it handed the segment over, and keeps them. An honest
+    /// one had them at the beginning.
     made: usize,
     /// The pages before this were there once, or are left to come as they are touched.
     seen: AtomicUsize,
@@ -397,8 +398,8 @@ impl AsRawFd for BufferReceiver {
 
 impl Mapped {
     /// Has the pages of a range there: one call instead of a fault for every few of them. Without
-    /// them it goes on all the same. Of pages that the call may have to make, it takes so many bytes
-    /// at the most, of which it leaves the rest.
+    /// them it goes on all the same. Behind as many bytes as the sender had, it takes so many at the
+    /// most, of which it leaves the rest.
     fn see(&self, range: &Range<usize>, unseen_bytes: &mut usize) {
         let seen = self.seen.load(Relaxed);
         let fresh = range.start.max(seen)..range.end;
@@ -414,10 +415,13 @@ impl Mapped {
     }
 }
 
-/// Bytes before the first page that a file in memory does not have.
+/// Bytes of the pages that a file in memory has. Where they are takes lseek(2), which waits while the
+/// sender makes some (fallocate(2)).
 fn made_bytes(file: BorrowedFd<'_>) -> usize {
-    let first_hole = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(0)).unwrap_or(0);
-    usize::try_from(first_hole).unwrap_or(0)
+    /// Of st_blocks, whatever the pages are.
+    const BLOCK_BYTES: usize = 512;
+    let blocks = rustix::fs::fstat(file).map_or(0, |found| found.st_blocks);
+    usize::try_from(blocks).unwrap_or(0).saturating_mul(BLOCK_BYTES)
 }
 
 /// Where a message's buffers are.
@@ -517,11 +521,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_has_nobody_make_the_pages_that_it_tells_of() {
+    fn a_sender_has_nobody_make_many_more_pages_than_it_has() {
         const SPARSE_BYTES: u64 = 1 << 30;
+        const OWN_BYTES: u64 = 1 << 20;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create(c"test", flags).expect("a memfd");
         rustix::fs::ftruncate(&file, SPARSE_BYTES).expect("no page");
+        let end = SPARSE_BYTES - OWN_BYTES;
+        rustix::io::pwrite(&file, &[1; OWN_BYTES as usize], end).expect("they are written");
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::FUTURE_WRITE)
             .expect("sealed");
         let (mut sender, mut receiver) = pair();
@@ -529,11 +536,12 @@ mod tests {
         assert!(matches!(receiver.try_receive(), Ok(Buffers::Message(_))));
         assert_eq!(receiver.unseen_bytes, UNSEEN_BYTES_MAX, "an honest one has them");
         sender.messages.link.say(b"file+\xff\0\0\0", Some(file.as_fd())).expect("it goes");
-        for len in [1 << 20, 2 << 20, SPARSE_BYTES] {
+        for (len, more) in [(OWN_BYTES, 0), (3 << 20, 2 << 20), (SPARSE_BYTES, 2 << 20)] {
             let place = Place { segment: 0xff, slot: 0, from: 0, len };
             receiver.find(place).expect("it is there");
-            let made_bytes = rustix::fs::fstat(&file).expect("its size").st_blocks as usize * 512;
-            assert!(made_bytes <= 2 << 20, "{made_bytes} bytes were made");
+            assert_eq!(UNSEEN_BYTES_MAX - receiver.unseen_bytes, more, "of {len} bytes");
+            let made = made_bytes(file.as_fd());
+            assert!(made <= 2 * OWN_BYTES as usize + more, "{made} bytes were made");
         }
     }
 

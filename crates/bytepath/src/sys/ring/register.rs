@@ -101,7 +101,8 @@ impl<'fd> Ring<'fd> {
     }
 
     /// Counts up an eventfd with each completion, for whoever waits for other things as well: once
-    /// it is readable, [`Ring::submit`], then [`Ring::take`] until there is none.
+    /// it is readable, [`Ring::submit`], then [`Ring::take`] until there is none, and both again until
+    /// a submit brings none.
     ///
     /// # Errors
     /// The kernel's word: EBUSY where there is one already, EINVAL where it is no eventfd.

@@ -99,6 +99,23 @@ fn a_buffer_that_could_still_change_or_is_too_short_is_refused() {
     assert!(matches!(SealedParcel::open(file, 0), Err(ChannelError::Unsafe(_))));
 }
 
+#[test]
+fn a_buffer_of_the_pool_is_refused_as_its_pages_may_be_missing() {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+    let Ok(file) = rustix::fs::memfd_create(c"test", flags | huge) else {
+        eprintln!("skipped: this kernel has no pool of 2 MiB pages");
+        return;
+    };
+    // None of them is there, be the pool empty or not: to read one may end this process.
+    rustix::fs::ftruncate(&file, 2 << 20).expect("as long");
+    let all = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, all).expect("sealed");
+    let refused = SealedParcel::open(file, 2 << 20);
+    let Err(ChannelError::Unsafe(why)) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("pool"), "{why}");
+}
+
 /// What may be done with the mapping that begins with these bytes, as /proc/self/maps tells it.
 fn rights(bytes: &[u8]) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("the maps");

@@ -101,10 +101,6 @@ pub struct RanPipe {
     pub bytes: Option<u64>,
     /// Whether writer and reader tell the same; otherwise it is about right.
     pub agreed: bool,
-    /// Whether less may have gone through: its writer writes to other files as well, and its
-    /// reader reads from others.
-    #[serde(default)]
-    pub at_most: bool,
     /// Whether more may have gone through: its ends were last looked at before they ended, or one of
     /// them counts far less than the other.
     #[serde(default)]

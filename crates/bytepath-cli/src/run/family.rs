@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::below::Below;
 use super::placing::{May, Places, Seen};
-use super::process::{self, Moved, OpenFiles, OpenPipe, Reading};
+use super::process::{self, Moved, OpenPipe, Reading};
 use super::sizes::PipeSize;
 
 /// Of more processes than this, the first are looked at.
@@ -37,8 +37,6 @@ pub(super) struct Member {
     pub(super) now: Reading,
     before: Reading,
     pub(super) pipes: Vec<OpenPipe>,
-    /// The most files that it was seen to have open at once.
-    files: OpenFiles,
     has_children: bool,
     program: Option<(u64, u64)>,
     /// The CPU that we put it on, or the one who started it.
@@ -483,13 +481,7 @@ impl Family {
         let written = moved(writer).map(|moved| moved.written_bytes);
         let read = moved(reader).map(|moved| moved.read_bytes);
         let is_ours = |writer: &Member| self.own.is_some() && writer.program == self.own;
-        let through = Through::of(written, read, seen_bytes);
-        let others = (
-            writer.is_some_and(|writer| writer.files.written > 1),
-            // One that has nothing else open for long may have opened it between two looks.
-            reader.is_some_and(|reader| reader.files.read > 1 || reader.looks < LOOKS_FEW),
-        );
-        match through.with_other_files(written, read, others) {
+        match Through::of(written, read, seen_bytes) {
             // Our movers do not count what they give on by reference.
             Through::Unknown if writer.is_some_and(is_ours) => Through::of(None, read, seen_bytes),
             through => through,
@@ -503,14 +495,12 @@ impl Family {
 
 impl Member {
     fn new(pid: Pid, reading: Reading) -> Member {
-        let (pipes, files) = process::pipes(pid);
         Member {
             pid,
             words: process::words(pid).unwrap_or_else(|| reading.name.clone()),
             before: reading.clone(),
             now: reading,
-            pipes,
-            files,
+            pipes: process::pipes(pid),
             has_children: false,
             program: process::program(pid),
             placed: None,
@@ -537,17 +527,13 @@ impl Member {
             return;
         }
         if reading.name != self.now.name {
-            self.files = OpenFiles::default();
             self.words = process::words(self.pid).unwrap_or_else(|| reading.name.clone());
         }
         self.rested = self.looks > 0 && reading.has_rested_since(&self.now);
         self.before = std::mem::replace(&mut self.now, reading);
         self.has_children = has_children;
         if !self.rested {
-            let (pipes, files) = process::pipes(self.pid);
-            self.pipes = pipes;
-            self.files.read = self.files.read.max(files.read);
-            self.files.written = self.files.written.max(files.written);
+            self.pipes = process::pipes(self.pid);
             self.program = process::program(self.pid);
             self.sleeps_in = process::sleeps_in(self.pid);
         }
@@ -676,15 +662,9 @@ pub(super) enum Through {
     /// One of them tells, or one tells less: the other has other files as well, or moves bytes
     /// without counting them, as splice(2) does.
     About(u64),
-    /// Both have other files, and one of them tells this.
-    AtMost(u64),
-    /// The writer tells this, and the reader, which was seen to have no other files, more.
-    AtLeast(u64),
     Unknown,
 }
 
-/// Of fewer looks than this, what a program had open is not known well.
-const LOOKS_FEW: u32 = 4;
 /// What programs read when they start, at the most: some kilobytes.
 const START_BYTES: u64 = 64 << 10;
 
@@ -698,48 +678,14 @@ impl Through {
     pub(super) fn agreed_bytes(self) -> Option<u64> {
         match self {
             Through::Agreed(bytes) => Some(bytes),
-            _ => None,
+            Through::About(_) | Through::Unknown => None,
         }
     }
 
     pub(super) fn bytes(self) -> Option<u64> {
         match self {
-            Through::Agreed(bytes)
-            | Through::About(bytes)
-            | Through::AtMost(bytes)
-            | Through::AtLeast(bytes) => Some(bytes),
+            Through::Agreed(bytes) | Through::About(bytes) => Some(bytes),
             Through::Unknown => None,
-        }
-    }
-
-    /// What the two tell where other files are known of, or known not to be: totals of a writer
-    /// that writes to others and of a reader that reads from others only bound what went through,
-    /// even where they are the same by chance.
-    fn with_other_files(
-        self,
-        written: Option<u64>,
-        read: Option<u64>,
-        (writes_elsewhere, reads_elsewhere): (bool, bool),
-    ) -> Through {
-        match (self, written.zip(read)) {
-            // The writer may move a part without counting it.
-            (Through::About(bytes), Some((written, read)))
-                if bytes > START_BYTES
-                    && !writes_elsewhere
-                    && !reads_elsewhere
-                    && written < read =>
-            {
-                Through::AtLeast(bytes)
-            }
-            _ if !writes_elsewhere => self,
-            (Through::Agreed(bytes), _) if reads_elsewhere => Through::AtMost(bytes),
-            // What it read beyond all that was written came from elsewhere.
-            (Through::About(bytes), Some((written, read)))
-                if bytes > START_BYTES && (reads_elsewhere || read > written) =>
-            {
-                Through::AtMost(bytes)
-            }
-            _ => self,
         }
     }
 
@@ -956,26 +902,6 @@ mod tests {
         assert_eq!(told(0, mib, None), Through::Unknown);
         assert_eq!(told(0, 5000, ours), Through::Unknown);
         assert_eq!(told(mib, mib + 9, ours), Through::Agreed(mib));
-    }
-
-    #[test]
-    fn totals_of_those_that_have_other_files_only_bound_what_went_through() {
-        let mib = 1 << 20;
-        let told = |written, read, others| {
-            let through = Through::of(Some(written), Some(read), mib);
-            through.with_other_files(Some(written), Some(read), others)
-        };
-        assert_eq!(told(40 * mib, 40 * mib, (false, false)), Through::Agreed(40 * mib));
-        assert_eq!(told(40 * mib, 40 * mib, (false, true)), Through::Agreed(40 * mib));
-        // tee f | cat - g, and others of it.
-        assert_eq!(told(40 * mib, 40 * mib, (true, true)), Through::AtMost(40 * mib));
-        assert_eq!(told(60 * mib, 84 * mib, (true, true)), Through::AtMost(60 * mib));
-        assert_eq!(told(60 * mib, 84 * mib, (true, false)), Through::AtMost(60 * mib));
-        // pv f | cat, and cat f | cat - g
-        assert_eq!(told(2 * mib, 20 * mib, (false, false)), Through::AtLeast(2 * mib));
-        assert_eq!(told(2 * mib, 20 * mib, (false, true)), Through::About(2 * mib));
-        // tee f | wc
-        assert_eq!(told(40 * mib, 20 * mib, (true, false)), Through::About(20 * mib));
     }
 
     #[test]

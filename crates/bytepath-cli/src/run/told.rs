@@ -200,13 +200,12 @@ fn line(stage: &RanStage) -> String {
 /// With how long the pipe was there, unless it tells; without a rate where nobody knows, and of what
 /// may be more.
 fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
-    let about = match () {
-        () if pipe.at_most => "at most ",
-        () if pipe.at_least => "at least ",
-        () if pipe.agreed => "",
-        () => "about ",
+    let about = match (pipe.agreed, pipe.at_least) {
+        (_, true) => "at least ",
+        (true, _) => "",
+        (false, _) => "about ",
     };
-    let seconds = pipe.seconds.or(seconds).filter(|_| !pipe.at_least && !pipe.at_most);
+    let seconds = pipe.seconds.or(seconds).filter(|_| !pipe.at_least);
     let rate = |bytes: u64| {
         let rate = numbers::bytes((bytes as f64 / seconds?.max(1e-6)) as u64);
         Some(format!(", {rate}/s"))
@@ -358,13 +357,8 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
         let seconds = whole.and_then(|_| Some(lived_s(joint.writer)?.min(lived_s(joint.reader)?)));
         let seconds = seconds.filter(|seconds| *seconds >= LIVED_S_MIN);
         let at_least = family.is_at_least(joint);
-        let through = match family.through(joint) {
-            // It may be more as well as less.
-            Through::AtMost(_) if at_least => Through::Unknown,
-            through => through,
-        };
-        let pipe = told(from, to, through, Some(joint));
-        let (agreed, at_least) = (pipe.agreed && !at_least, pipe.at_least || at_least);
+        let pipe = told(from, to, family.through(joint), Some(joint));
+        let agreed = pipe.agreed && !at_least;
         (from != to).then_some(RanPipe { at_least, agreed, seconds, ..pipe })
     });
     let mut all: Vec<RanPipe> = joined.collect();
@@ -393,8 +387,6 @@ fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanP
         to,
         bytes: through.bytes(),
         agreed: matches!(through, Through::Agreed(_)),
-        at_most: matches!(through, Through::AtMost(_)),
-        at_least: matches!(through, Through::AtLeast(_)),
         holds_bytes: joint.map(|joint| joint.holds_bytes as u64),
         looks: joint.map_or(0, |joint| joint.looks),
         seen_s: joint.map_or(0.0, |joint| joint.seen.as_secs_f64()),

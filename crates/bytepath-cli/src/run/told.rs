@@ -358,7 +358,7 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
         let seconds = seconds.filter(|seconds| *seconds >= LIVED_S_MIN);
         let at_least = family.is_at_least(joint);
         let pipe = told(from, to, family.through(joint), Some(joint));
-        let agreed = pipe.agreed && !at_least;
+        let (agreed, at_least) = (pipe.agreed && !at_least, pipe.at_least || at_least);
         (from != to).then_some(RanPipe { at_least, agreed, seconds, ..pipe })
     });
     let mut all: Vec<RanPipe> = joined.collect();
@@ -387,6 +387,7 @@ fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanP
         to,
         bytes: through.bytes(),
         agreed: matches!(through, Through::Agreed(_)),
+        at_least: matches!(through, Through::AtLeast(_)),
         holds_bytes: joint.map(|joint| joint.holds_bytes as u64),
         looks: joint.map_or(0, |joint| joint.looks),
         seen_s: joint.map_or(0.0, |joint| joint.seen.as_secs_f64()),

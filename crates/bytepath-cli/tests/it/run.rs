@@ -527,6 +527,25 @@ fn bytes_through_pipes_are_told_exactly_where_both_ends_count_them() {
     assert!(told["stages"][1]["user_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{told}");
 }
 
+/// What goes to a file as well, and what comes from another, is in no pipe, though they be alike.
+#[test]
+fn what_tee_gives_on_is_what_it_reads() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [file, copy] = ["file", "copy"].map(|name| dir.path().join(name).display().to_string());
+    std::fs::write(&file, vec![b'x'; 20_000_000]).expect("a file");
+    for text in [
+        format!("cat {file} | tee {copy} | cat - {file} | wc -c"),
+        format!("cat {file} | tee {copy} {copy}2 | cat {file} - | wc -c"),
+        format!("cat {file} | tee {copy} | cat | cat - {file} | wc -c"),
+    ] {
+        let told = told(&["--shell", &path_of("bash"), &text]);
+        let pipe = &told["pipes"][1];
+        let bytes = pipe["bytes"].as_u64().expect("it is known");
+        assert!((20_000_000..20_100_000).contains(&bytes), "{text}: {told}");
+        assert_eq!((&pipe["agreed"], &pipe["at_least"]), (&false.into(), &false.into()), "{told}");
+    }
+}
+
 /// Nor are they guessed of what their writer writes elsewhere.
 #[test]
 fn what_is_written_to_a_file_is_told_of_no_pipe() {

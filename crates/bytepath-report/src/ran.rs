@@ -75,7 +75,8 @@ pub struct RanStage {
     #[serde(default)]
     pub seconds: Option<f64>,
     /// How often it was looked at; of a stage that only waits for what it started, as a shell does,
-    /// this and the shares are of the one that used the most of a CPU.
+    /// this and the shares are of the one that used the most of a CPU, of those that were there for
+    /// most of its time.
     pub looks: u32,
     /// The share of the time that it ran or waited for a CPU.
     pub runs: Option<f64>,

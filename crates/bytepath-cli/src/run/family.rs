@@ -499,8 +499,8 @@ impl Family {
         }
     }
 
-    /// What went through where the reader may have read more than the writer counts: one that splices
-    /// counts only what it could not, and other files of a reader are counted too.
+    /// What went through where the reader may have read more than the writer counts: one that
+    /// splices counts only what it could not, and other files of a reader are counted too.
     fn beyond(
         &self,
         written: u64,
@@ -613,8 +613,8 @@ impl Member {
         self.now.name == "pv"
     }
 
-    /// Whether it reads nothing but its input, and that is a pipe: one of these, without the name of
-    /// a file.
+    /// Whether it reads nothing but its input, and that is a pipe: one of these, without the name
+    /// of a file.
     fn reads_input_alone(&self) -> bool {
         let is_option = |word: &str| word.starts_with('-') && !word.starts_with("--");
         let names_none = || self.words_behind().is_some_and(|mut words| words.all(is_option));
@@ -668,8 +668,12 @@ impl Member {
 
     /// Whether it waited for most of the time, and for none of its pipes and files.
     pub(super) fn only_waits(&self) -> bool {
-        let seen: Duration = self.times.values().sum();
-        self.times.get(&Doing::Other).is_some_and(|other| *other * 2 > seen)
+        self.times.get(&Doing::Other).is_some_and(|other| *other * 2 > self.seen_for())
+    }
+
+    /// For how long it was seen, but for when it was stopped.
+    pub(super) fn seen_for(&self) -> Duration {
+        self.times.values().sum()
     }
 
     /// Since the look before it ran and waited for a CPU for as long as the kernel tells, and slept
@@ -995,8 +999,8 @@ mod tests {
         assert_eq!(told(mib, mib + 9, ours), Through::Agreed(mib));
     }
 
-    /// A family of a writer and a reader of these words, the reader below a shell that waited for it
-    /// where that has counted something; the writer read and wrote, and the reader read, so much.
+    /// A family of a writer and a reader of these words, the reader below a shell that waited for
+    /// it where that has counted something; the writer read and wrote, and the reader read, so much.
     fn told_of(
         [writer, reader]: [&str; 2],
         (read_bytes, written_bytes): (u64, u64),

@@ -163,7 +163,7 @@ fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Opti
     let workers = if ran.whole.is_none() { workers(pids, family) } else { members(pids, family) };
     for (stage, member) in ran.stages.iter_mut().zip(workers) {
         let Some(member) = member else { continue };
-        let seen: Duration = member.times.values().sum();
+        let seen = member.seen_for();
         let lived = stage.seconds.map(|seconds| seconds - member.stopped.as_secs_f64());
         stage.seconds = lived.or(Some(seen.as_secs_f64()));
     }
@@ -250,16 +250,19 @@ fn members<'a>(pids: &[Option<Pid>], family: Option<&'a Family>) -> Vec<Option<&
 }
 
 /// Who does the work of each stage: where it mostly waits for none of its files, as a shell or
-/// timeout that waits for the program that it started, the one below it that used the most of a CPU.
+/// timeout that waits for the program that it started, the one below it that used the most of a CPU,
+/// of those that were there for most of its time: one that came and went says little of the whole.
 fn workers<'a>(pids: &[Option<Pid>], family: Option<&'a Family>) -> Vec<Option<&'a Member>> {
     let mut workers = members(pids, family);
     let Some(family) = family else { return workers };
-    let only_waits: Vec<bool> =
-        workers.iter().map(|stage| stage.is_some_and(Member::only_waits)).collect();
+    let waiting = workers.iter().map(|stage| stage.filter(|stage| stage.only_waits()));
+    let waited_for: Vec<Option<Duration>> =
+        waiting.map(|stage| stage.map(Member::seen_for)).collect();
     for member in &family.members {
-        let Some(place) = place(member.pid, pids, family).filter(|place| only_waits[*place]) else {
+        let Some(place) = place(member.pid, pids, family) else { continue };
+        if waited_for[place].is_none_or(|time| member.seen_for() * 2 <= time) {
             continue;
-        };
+        }
         if workers[place].is_none_or(|worker| worker.now.run_ns < member.now.run_ns) {
             workers[place] = Some(member);
         }
@@ -322,7 +325,7 @@ fn processes(family: Option<&Family>, (mut stages, mut pids): Listed) -> Listed 
 }
 
 fn seen(member: &Member) -> RanStage {
-    let seen: Duration = member.times.values().sum();
+    let seen = member.seen_for();
     let share = |doings: &[Doing]| {
         let time: Duration = doings.iter().filter_map(|doing| member.times.get(doing)).sum();
         (!seen.is_zero()).then(|| time.div_duration_f64(seen))

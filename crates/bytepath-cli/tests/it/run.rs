@@ -903,6 +903,17 @@ fn what_a_stage_waits_for_is_told_of_the_one_that_does_its_work() {
     }
 }
 
+/// Nor of one that worked for a moment of the time.
+#[test]
+fn what_came_and_went_says_nothing_of_the_whole_stage() {
+    let works = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done";
+    let script = format!("sh -c '{works}'; sleep 2; echo");
+    let told = told(&["--", "sh", "-c", &script, ":::", "cat"]);
+    assert!(told["stages"][0]["runs"].as_f64().is_some_and(|runs| runs < 0.5), "{told}");
+    let words = told["verdict"]["words"].as_str().expect("text");
+    assert!(words.contains("waited for what is outside"), "{words}");
+}
+
 /// What is only seen from outside is not claimed to be all.
 #[test]
 fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {

@@ -192,9 +192,9 @@ fn line(stage: &RanStage) -> String {
         (Some(status), _) if status != 0 => format!(", status {status}"),
         _ => String::new(),
     };
-    let cpu_s = numbers::figure(stage.user_s + stage.system_s);
-    let at_least = if stage.cpu_at_least { "at least " } else { "" };
-    format!("  {command:SHOWN$} {at_least}{cpu_s} s of CPU{ended}")
+    let cpu_s = stage.user_s + stage.system_s;
+    let at_least = if stage.cpu_at_least && cpu_s > 0.0 { "at least " } else { "" };
+    format!("  {command:SHOWN$} {at_least}{} s of CPU{ended}", numbers::figure(cpu_s))
 }
 
 /// With how long the pipe was there, unless it tells; without a rate where nobody knows, and of what
@@ -434,5 +434,12 @@ mod tests {
     fn a_command_of_several_lines_is_shown_in_one() {
         let stage = RanStage { command: "awk '{\n\x1b[2Jprint }'".into(), ..RanStage::default() };
         assert_eq!(line(&stage), format!("  {:SHOWN$} 0 s of CPU", "awk '{  [2Jprint }'"));
+    }
+
+    #[test]
+    fn seconds_are_at_least_so_many_only_where_there_are_any() {
+        let of = |user_s| line(&RanStage { user_s, cpu_at_least: true, ..RanStage::default() });
+        assert!(of(0.0).ends_with(" 0 s of CPU") && !of(0.0).contains("at least"), "{}", of(0.0));
+        assert!(of(0.5).ends_with(" at least 0.500 s of CPU"), "{}", of(0.5));
     }
 }

@@ -9,6 +9,7 @@ use rustix::process::Pid;
 use super::family::{Doing, Family, Joint, Member, Through};
 use super::measured::Measured;
 use super::process;
+use super::quota::Quotas;
 use super::stages::{End, Started};
 use super::verdict;
 use super::watch::Watched;
@@ -87,7 +88,8 @@ impl Told {
                 stage.command = verdict::command(&started.own_words);
             }
         }
-        ran.verdict = verdict::of(&judged, watched.quotas.stopped());
+        let stopped = watched.quotas.as_ref().and_then(Quotas::stopped);
+        ran.verdict = verdict::of(&judged, stopped);
         Told { ran }
     }
 

@@ -914,6 +914,24 @@ fn what_came_and_went_says_nothing_of_the_whole_stage() {
     assert!(words.contains("waited for what is outside"), "{words}");
 }
 
+#[test]
+fn quotas_are_looked_for_only_where_they_are_told() {
+    if !crate::calls::may_trace() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let calls = dir.path().join("calls");
+    for (options, wanted) in [(&["--no-summary", "--no-place"][..], false), (&["--summary"], true)]
+    {
+        let mut traced = Command::new("strace");
+        traced.args(["-e", "trace=open,openat", "-o"]).arg(&calls);
+        traced.arg(BYTEPATH).arg("run").args(options).arg("true");
+        assert!(run(&mut traced).status.success());
+        let calls = std::fs::read_to_string(&calls).expect("strace wrote it");
+        assert_eq!(calls.contains("/proc/self/cgroup"), wanted, "{options:?}: {calls}");
+    }
+}
+
 /// What is only seen from outside is not claimed to be all.
 #[test]
 fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {

@@ -194,7 +194,7 @@ fn run_and_explain(
     if let Some(explaining) = &mut explaining {
         explaining.begin(Whom::Started);
     }
-    let quotas = Quotas::now();
+    let quotas = options.tells_verdict().then(Quotas::now);
     let began = Instant::now();
     let mut watched = Watched {
         stages: Stages::start(texts, &size, patient, &mut signals),
@@ -439,6 +439,11 @@ impl Options {
 
     fn says_summary(&self) -> bool {
         self.summary || (!self.no_summary && rustix::termios::isatty(stderr()))
+    }
+
+    /// Whether it is told in the end who held the others up.
+    fn tells_verdict(&self) -> bool {
+        self.says_summary() || self.json.is_some()
     }
 
     /// Whether anybody wants to know what the stages do.

@@ -62,7 +62,8 @@ pub struct RanStage {
     pub user_s: f64,
     /// Seconds of CPU in the kernel.
     pub system_s: f64,
-    /// Whether it may have used more, since it was last looked at before it ended.
+    /// Whether it may have used more, since it was last looked at before it ended; told where a
+    /// shell ran it and some of the work was not seen.
     #[serde(default)]
     pub cpu_at_least: bool,
     /// What it read, by its calls of read and their like; splice is not counted. Null where the
@@ -75,7 +76,8 @@ pub struct RanStage {
     #[serde(default)]
     pub seconds: Option<f64>,
     /// How often it was looked at; of a stage that only waits for what it started, as a shell does,
-    /// this and the shares are of the one that used the most of a CPU.
+    /// this and the shares are of the one that used the most of a CPU, of those that were there for
+    /// most of its time.
     pub looks: u32,
     /// The share of the time that it ran or waited for a CPU.
     pub runs: Option<f64>,
@@ -99,14 +101,11 @@ pub struct RanPipe {
     pub to: usize,
     /// What went through; null where it is unknown.
     pub bytes: Option<u64>,
-    /// Whether writer and reader tell the same; otherwise it is about right.
+    /// Whether writer and reader tell the same, and not only until one of them was last seen;
+    /// otherwise it is about right, or a bound where `at_least` says so.
     pub agreed: bool,
-    /// Whether less may have gone through: its writer writes to other files as well, and its
-    /// reader reads from others.
-    #[serde(default)]
-    pub at_most: bool,
-    /// Whether more may have gone through: its ends were last looked at before they ended, or one of
-    /// them counts far less than the other.
+    /// Whether more may have gone through: both ends were last looked at before they ended, or its
+    /// writer may have counted only a part, as one does that splices.
     #[serde(default)]
     pub at_least: bool,
     /// How long both ends were there and not stopped, as far as that was seen; told where a shell ran

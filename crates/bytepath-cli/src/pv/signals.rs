@@ -14,6 +14,7 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::status::Status;
 use crate::sys::nudge;
+use crate::sys::spawn::note_ignored;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +58,10 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Catches them from now on. A signal that was ignored when this program was started, as
-    /// `nohup` does with SIGHUP, is caught as well, which is what pv does.
+    /// `nohup` does with SIGHUP, is caught as well, which is what pv does; a command of `-M` begins
+    /// with it ignored.
     pub(crate) fn caught() -> std::io::Result<Signals> {
+        note_ignored(&CAUGHT);
         // Before the queue, which tells of a signal only once it is known here.
         let last = Arc::default();
         for signal in [SIGTSTP, SIGCONT] {

@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::below::Below;
 use super::placing::{May, Places, Seen};
-use super::process::{self, Moved, OpenFiles, OpenPipe, Reading};
+use super::process::{self, Moved, OpenPipe, Reading};
 use super::sizes::PipeSize;
 
 /// Of more processes than this, the first are looked at.
@@ -37,8 +37,6 @@ pub(super) struct Member {
     pub(super) now: Reading,
     before: Reading,
     pub(super) pipes: Vec<OpenPipe>,
-    /// The most files that it was seen to have open at once.
-    files: OpenFiles,
     has_children: bool,
     program: Option<(u64, u64)>,
     /// The CPU that we put it on, or the one who started it.
@@ -430,11 +428,12 @@ impl Family {
         own: impl Fn(Pid) -> Option<&'a Member>,
     ) -> Option<u64> {
         let moved = |pid| self.moved_in_all(own(pid)?);
+        let written = |pid| Some(self.passed_on(own(pid)?, moved(pid)?));
         let joints = || self.joints.values();
         [joint.reader, joint.writer].into_iter().find_map(|middle| {
             let above = joints().find(|it| it.reader == middle)?;
             let below = joints().find(|it| it.writer == middle)?;
-            let (came, counted) = (moved(above.writer)?.written_bytes, moved(middle)?.read_bytes);
+            let (came, counted) = (written(above.writer)?, moved(middle)?.read_bytes);
             let went = moved(below.reader)?.read_bytes;
             let has_spliced = counted < came && !agree(&(counted, came));
             (has_spliced && agree(&(came, went))).then_some(came)
@@ -475,25 +474,68 @@ impl Family {
     /// What went from one to the other by what they count, where this was seen between them at
     /// once.
     fn told(&self, writer: Option<&Member>, reader: Option<&Member>, seen_bytes: u64) -> Through {
-        let ended = |member: Option<&Member>| member.is_some_and(|member| member.seen_ended);
-        let one_ended = ended(writer) != ended(reader);
+        let whole = |member: Option<&Member>| member.and_then(|member| self.moved_in_all(member));
+        let one_is_whole = whole(writer).is_some() != whole(reader).is_some();
         // What was not looked at after its end says less than what was.
-        let moved =
-            |member: Option<&Member>| member.filter(|_| ended(member) || !one_ended)?.now.moved;
-        let written = moved(writer).map(|moved| moved.written_bytes);
+        let as_seen = |member: Option<&Member>| member.filter(|_| !one_is_whole)?.now.moved;
+        let moved = |member| whole(member).or_else(|| as_seen(member));
+        let counted = moved(writer).map(|moved| moved.written_bytes);
+        let written = writer.zip(moved(writer)).map(|(it, moved)| self.passed_on(it, moved));
         let read = moved(reader).map(|moved| moved.read_bytes);
-        let is_ours = |writer: &Member| self.own.is_some() && writer.program == self.own;
-        let through = Through::of(written, read, seen_bytes);
-        let others = (
-            writer.is_some_and(|writer| writer.files.written > 1),
-            // One that has nothing else open for long may have opened it between two looks.
-            reader.is_some_and(|reader| reader.files.read > 1 || reader.looks < LOOKS_FEW),
-        );
-        match through.with_other_files(written, read, others) {
+        match Through::of(written, read, seen_bytes) {
             // Our movers do not count what they give on by reference.
-            Through::Unknown if writer.is_some_and(is_ours) => Through::of(None, read, seen_bytes),
-            through => through,
+            Through::Unknown if writer.is_some_and(|writer| self.is_ours(writer)) => {
+                Through::of(None, read, seen_bytes)
+            }
+            // What a mover read bounds what it passed on, with its libraries.
+            Through::Agreed(bytes) if written != counted => Through::About(bytes),
+            through => match (written, writer, reader) {
+                (Some(written), Some(writer), Some(reader)) => {
+                    let beyond = self.beyond(written, writer, read, reader);
+                    beyond.filter(|beyond| beyond.bytes() >= through.bytes()).unwrap_or(through)
+                }
+                _ => through,
+            },
         }
+    }
+
+    /// What went through where the reader may have read more than the writer counts: one that
+    /// splices counts only what it could not, and other files of a reader are counted too.
+    fn beyond(
+        &self,
+        written: u64,
+        writer: &Member,
+        read: Option<u64>,
+        reader: &Member,
+    ) -> Option<Through> {
+        let is_more = |read: u64| read > written && !agree(&(read, written));
+        let last_seen = reader.now.moved.map_or(0, |moved| moved.read_bytes);
+        let has_spliced = writer.may_splice() && !self.is_ours(writer);
+        match read {
+            _ if is_more(last_seen) && reader.reads_input_alone() => Some(match read {
+                // As its shell tells, which may have run others.
+                Some(read) if read.saturating_sub(last_seen) <= read / 4 => Through::About(read),
+                _ => Through::AtLeast(last_seen),
+            }),
+            _ if written <= START_BYTES => None,
+            Some(read) => (has_spliced && is_more(read)).then_some(Through::AtLeast(written)),
+            None => (has_spliced || is_more(last_seen)).then_some(Through::AtLeast(written)),
+        }
+    }
+
+    /// What it wrote to one of its files, at the most: who writes all to several files, or messages
+    /// as well, writes no more to each than it read.
+    fn passed_on(&self, member: &Member, moved: Moved) -> u64 {
+        let Moved { read_bytes, written_bytes } = moved;
+        // Of one that has read next to nothing, or is ours, reading may not be counted.
+        let is_bounded = read_bytes > START_BYTES && member.passes_on() && !self.is_ours(member);
+        let is_more = written_bytes > read_bytes && !agree(&(written_bytes, read_bytes));
+        if is_bounded && is_more { read_bytes } else { written_bytes }
+    }
+
+    /// Whether it runs our own program.
+    fn is_ours(&self, member: &Member) -> bool {
+        self.own.is_some() && member.program == self.own
     }
 
     pub(super) fn member(&self, pid: Pid) -> Option<&Member> {
@@ -503,14 +545,12 @@ impl Family {
 
 impl Member {
     fn new(pid: Pid, reading: Reading) -> Member {
-        let (pipes, files) = process::pipes(pid);
         Member {
             pid,
             words: process::words(pid).unwrap_or_else(|| reading.name.clone()),
             before: reading.clone(),
             now: reading,
-            pipes,
-            files,
+            pipes: process::pipes(pid),
             has_children: false,
             program: process::program(pid),
             placed: None,
@@ -537,20 +577,53 @@ impl Member {
             return;
         }
         if reading.name != self.now.name {
-            self.files = OpenFiles::default();
             self.words = process::words(self.pid).unwrap_or_else(|| reading.name.clone());
         }
         self.rested = self.looks > 0 && reading.has_rested_since(&self.now);
         self.before = std::mem::replace(&mut self.now, reading);
         self.has_children = has_children;
         if !self.rested {
-            let (pipes, files) = process::pipes(self.pid);
-            self.pipes = pipes;
-            self.files.read = self.files.read.max(files.read);
-            self.files.written = self.files.written.max(files.written);
+            self.pipes = process::pipes(self.pid);
             self.program = process::program(self.pid);
             self.sleeps_in = process::sleeps_in(self.pid);
         }
+    }
+
+    /// The words behind its program's name; none where the words are those of one that was there
+    /// before.
+    fn words_behind(&self) -> Option<impl Iterator<Item = &str>> {
+        let mut words = self.words.split_whitespace();
+        let program = words.next()?.rsplit('/').next()?;
+        (program == self.now.name).then_some(words)
+    }
+
+    /// Whether each of its files gets no more than it read. A cat needs no such bound: it has one
+    /// output, and writes more than it read only where an option adds something.
+    fn passes_on(&self) -> bool {
+        let names_output = |word: &str| word.starts_with("/dev/") || word.starts_with("/proc/");
+        match self.now.name.as_str() {
+            "pv" => true,
+            "tee" => !self.words_behind().is_some_and(|mut words| words.any(names_output)),
+            _ => false,
+        }
+    }
+
+    /// Whether it may move a part by splice(2), which nobody counts.
+    fn may_splice(&self) -> bool {
+        self.now.name == "pv"
+    }
+
+    /// Whether it reads nothing but its input, and that is a pipe: one of these, without the name
+    /// of a file.
+    fn reads_input_alone(&self) -> bool {
+        let is_option = |word: &str| word.starts_with('-') && !word.starts_with("--");
+        let names_none = || self.words_behind().is_some_and(|mut words| words.all(is_option));
+        let is_alone = match self.now.name.as_str() {
+            "tee" => true,
+            "cat" | "pv" | "wc" => names_none(),
+            _ => false,
+        };
+        is_alone && self.pipes.iter().any(|pipe| pipe.is_read && pipe.fd == 0)
     }
 
     /// Whether it runs on other CPUs than it was given.
@@ -595,8 +668,12 @@ impl Member {
 
     /// Whether it waited for most of the time, and for none of its pipes and files.
     pub(super) fn only_waits(&self) -> bool {
-        let seen: Duration = self.times.values().sum();
-        self.times.get(&Doing::Other).is_some_and(|other| *other * 2 > seen)
+        self.times.get(&Doing::Other).is_some_and(|other| *other * 2 > self.seen_for())
+    }
+
+    /// For how long it was seen, but for when it was stopped.
+    pub(super) fn seen_for(&self) -> Duration {
+        self.times.values().sum()
     }
 
     /// Since the look before it ran and waited for a CPU for as long as the kernel tells, and slept
@@ -676,15 +753,11 @@ pub(super) enum Through {
     /// One of them tells, or one tells less: the other has other files as well, or moves bytes
     /// without counting them, as splice(2) does.
     About(u64),
-    /// Both have other files, and one of them tells this.
-    AtMost(u64),
-    /// The writer tells this, and the reader, which was seen to have no other files, more.
+    /// So much is known to have gone through, and more may have.
     AtLeast(u64),
     Unknown,
 }
 
-/// Of fewer looks than this, what a program had open is not known well.
-const LOOKS_FEW: u32 = 4;
 /// What programs read when they start, at the most: some kilobytes.
 const START_BYTES: u64 = 64 << 10;
 
@@ -704,42 +777,8 @@ impl Through {
 
     pub(super) fn bytes(self) -> Option<u64> {
         match self {
-            Through::Agreed(bytes)
-            | Through::About(bytes)
-            | Through::AtMost(bytes)
-            | Through::AtLeast(bytes) => Some(bytes),
+            Through::Agreed(bytes) | Through::About(bytes) | Through::AtLeast(bytes) => Some(bytes),
             Through::Unknown => None,
-        }
-    }
-
-    /// What the two tell where other files are known of, or known not to be: totals of a writer
-    /// that writes to others and of a reader that reads from others only bound what went through,
-    /// even where they are the same by chance.
-    fn with_other_files(
-        self,
-        written: Option<u64>,
-        read: Option<u64>,
-        (writes_elsewhere, reads_elsewhere): (bool, bool),
-    ) -> Through {
-        match (self, written.zip(read)) {
-            // The writer may move a part without counting it.
-            (Through::About(bytes), Some((written, read)))
-                if bytes > START_BYTES
-                    && !writes_elsewhere
-                    && !reads_elsewhere
-                    && written < read =>
-            {
-                Through::AtLeast(bytes)
-            }
-            _ if !writes_elsewhere => self,
-            (Through::Agreed(bytes), _) if reads_elsewhere => Through::AtMost(bytes),
-            // What it read beyond all that was written came from elsewhere.
-            (Through::About(bytes), Some((written, read)))
-                if bytes > START_BYTES && (reads_elsewhere || read > written) =>
-            {
-                Through::AtMost(bytes)
-            }
-            _ => self,
         }
     }
 
@@ -882,7 +921,9 @@ mod tests {
                 let moved = Some(Moved { read_bytes, written_bytes });
                 let (name, ours) = ("cat".to_owned(), Reading::of(getpid()).expect("ours"));
                 let reading = Reading { moved, name, has_waited: false, ..ours };
-                family.members.push(Member { seen_ended: true, ..Member::new(pid, reading) });
+                let words = "cat - f".to_owned();
+                let member = Member::new(pid, reading);
+                family.members.push(Member { seen_ended: true, words, ..member });
             }
             let joints = [Joint::new(first, mid), Joint::new(mid, last)];
             family.joints.extend([1, 2].into_iter().zip(joints));
@@ -958,24 +999,75 @@ mod tests {
         assert_eq!(told(mib, mib + 9, ours), Through::Agreed(mib));
     }
 
-    #[test]
-    fn totals_of_those_that_have_other_files_only_bound_what_went_through() {
-        let mib = 1 << 20;
-        let told = |written, read, others| {
-            let through = Through::of(Some(written), Some(read), mib);
-            through.with_other_files(Some(written), Some(read), others)
+    /// A family of a writer and a reader of these words, the reader below a shell that waited for
+    /// it where that has counted something; the writer read and wrote, and the reader read, so much.
+    fn told_of(
+        [writer, reader]: [&str; 2],
+        (read_bytes, written_bytes): (u64, u64),
+        read: u64,
+        shell: Option<u64>,
+    ) -> Through {
+        let pid = |number| Pid::from_raw(number).expect("one");
+        let (below, size) = (Below::default(), PipeSize::new(None));
+        let mut family = Family::new(below, size, CpuList::default(), None);
+        let member = |number, words: &str, moved, seen_ended| {
+            let name = words.trim_start_matches("/bin/").split(' ').next();
+            let (name, words) = (name.unwrap_or_default(), words.to_owned());
+            let ours = Reading::of(getpid()).expect("ours");
+            let parent = (number == 2).then(|| pid(3));
+            let (has_waited, moved) = (number == 3, Some(moved));
+            let reading = Reading { name: name.to_owned(), parent, has_waited, moved, ..ours };
+            let pipes = vec![OpenPipe { fd: 0, number: 7, is_read: true }];
+            let member = Member::new(pid(number), reading);
+            Member { words, seen_ended, pipes, program: None, ..member }
         };
-        assert_eq!(told(40 * mib, 40 * mib, (false, false)), Through::Agreed(40 * mib));
-        assert_eq!(told(40 * mib, 40 * mib, (false, true)), Through::Agreed(40 * mib));
-        // tee f | cat - g, and others of it.
-        assert_eq!(told(40 * mib, 40 * mib, (true, true)), Through::AtMost(40 * mib));
-        assert_eq!(told(60 * mib, 84 * mib, (true, true)), Through::AtMost(60 * mib));
-        assert_eq!(told(60 * mib, 84 * mib, (true, false)), Through::AtMost(60 * mib));
-        // pv f | cat, and cat f | cat - g
-        assert_eq!(told(2 * mib, 20 * mib, (false, false)), Through::AtLeast(2 * mib));
-        assert_eq!(told(2 * mib, 20 * mib, (false, true)), Through::About(2 * mib));
-        // tee f | wc
-        assert_eq!(told(40 * mib, 20 * mib, (true, false)), Through::About(20 * mib));
+        let of_reader = |read_bytes| Moved { read_bytes, written_bytes: 0 };
+        let of_shell = of_reader(shell.unwrap_or(0));
+        family.members = vec![
+            member(1, writer, Moved { read_bytes, written_bytes }, true),
+            member(2, reader, of_reader(read), false),
+            member(3, "sh", of_shell, shell.is_some()),
+        ];
+        family.between(pid(1), pid(2))
+    }
+
+    #[test]
+    fn who_writes_to_several_files_wrote_no_more_to_each_than_it_read() {
+        let mib = 1 << 20;
+        let of = |words, read: u64| {
+            let moved = (20 * mib + 5000, 40 * mib);
+            told_of([words, "cat - f"], moved, read, Some(read))
+        };
+        let capped = Through::About(20 * mib + 5000);
+        assert_eq!(of("tee f", 40 * mib), capped);
+        assert_eq!(of("/bin/tee f", 90 * mib), capped);
+        assert_eq!(of("tee f", 20 * mib + 5000), capped);
+        assert_eq!(of("cat -n", 40 * mib), Through::Agreed(40 * mib));
+        assert_eq!(of("tee /dev/stdout", 40 * mib), Through::Agreed(40 * mib));
+        // Of its own reading it counted nothing.
+        let spliced = told_of(["tee f", "wc"], (5000, 40 * mib), 0, Some(40 * mib));
+        assert_eq!(spliced, Through::Agreed(40 * mib));
+    }
+
+    #[test]
+    fn of_a_writer_that_splices_the_reader_tells() {
+        let mib = 1 << 20;
+        let of = |words, read, shell| told_of(words, (2 * mib, 2 * mib), read, shell);
+        let pv = "pv -q f";
+        // As its shell counts, if the reader itself was seen to have read nearly as much.
+        assert_eq!(of([pv, "cat"], 19 * mib, Some(20 * mib)), Through::About(20 * mib));
+        assert_eq!(of([pv, "cat"], 9 * mib, Some(20 * mib)), Through::AtLeast(9 * mib));
+        assert_eq!(of([pv, "cat"], 19 * mib, None), Through::AtLeast(19 * mib));
+        // What it read may have been other files.
+        for reader in ["md5sum", "cat - g"] {
+            assert_eq!(of([pv, reader], 19 * mib, Some(20 * mib)), Through::AtLeast(2 * mib));
+            assert_eq!(of([pv, reader], 19 * mib, None), Through::AtLeast(2 * mib));
+        }
+        assert_eq!(of([pv, "md5sum"], 0, None), Through::AtLeast(2 * mib));
+        assert_eq!(of(["cat f", "md5sum"], 0, None), Through::About(2 * mib));
+        assert_eq!(of(["cat f", "md5sum"], 19 * mib, None), Through::AtLeast(2 * mib));
+        assert_eq!(of(["cat f", "cat - g"], 19 * mib, Some(20 * mib)), Through::About(2 * mib));
+        assert_eq!(of([pv, "cat"], 2 * mib, Some(2 * mib)), Through::Agreed(2 * mib));
     }
 
     #[test]

@@ -272,34 +272,24 @@ pub(super) fn sleeps_in(pid: Pid) -> Option<String> {
     (!place.is_empty() && place != "0").then_some(place)
 }
 
-/// The pipes that it has open, and which ways it has other files open.
-pub(super) fn pipes(pid: Pid) -> (Vec<OpenPipe>, OpenFiles) {
+/// The pipes that it has open: descriptor, number of the pipe, and whether it can be read.
+pub(super) fn pipes(pid: Pid) -> Vec<OpenPipe> {
     /// Programs have their pipes among their first descriptors, and some have thousands.
     const LOOKED_AT_MAX: usize = 64;
     let folder = path(pid, "fd");
     let open = fs::read_dir(&folder).into_iter().flatten().flatten().take(LOOKED_AT_MAX);
-    let (mut pipes, mut files) = (Vec::new(), OpenFiles::default());
-    for entry in open {
-        let Ok(target) = fs::read_link(entry.path()) else { continue };
+    let pipe = |entry: fs::DirEntry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        let number = target.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()?;
         // The link's own permissions tell how it was opened.
-        let Ok(mode) = entry.metadata().map(|entry| entry.mode()) else { continue };
-        let Some(fd) = entry.file_name().to_str().and_then(|fd| fd.parse().ok()) else { continue };
-        let target_name = target.to_str().unwrap_or_default();
-        let number = target_name.strip_prefix("pipe:[").and_then(|it| it.strip_suffix(']'));
-        if let Some(number) = number.and_then(|number| number.parse().ok()) {
-            pipes.push(OpenPipe { fd, number, is_read: mode & 0o400 != 0 });
-        }
-        // Messages, what stands for no bytes, and what all of us were given are none of them.
-        let is_ours =
-            || fs::read_link(path(getpid(), &format!("fd/{fd}"))).is_ok_and(|it| it == target);
-        let is_none =
-            fd == 2 || target_name.starts_with("anon_inode:") || target_name == "/dev/null";
-        if !is_none && !(fd > 2 && is_ours()) {
-            files.read += u32::from(mode & 0o400 != 0);
-            files.written += u32::from(mode & 0o200 != 0);
-        }
-    }
-    (pipes, files)
+        let mode = entry.metadata().ok()?.mode();
+        Some(OpenPipe {
+            fd: entry.file_name().to_str()?.parse().ok()?,
+            number,
+            is_read: mode & 0o400 != 0,
+        })
+    };
+    open.filter_map(pipe).collect()
 }
 
 /// Whether its words name several files, one of which it reads at a time.
@@ -333,13 +323,6 @@ pub(super) struct OpenPipe {
     pub(super) is_read: bool,
 }
 
-/// How many files it has open to read from and to write to, pipes among them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct OpenFiles {
-    pub(super) read: u32,
-    pub(super) written: u32,
-}
-
 /// A file of a process.
 pub(super) fn path(pid: Pid, name: &str) -> String {
     format!("/proc/{}/{name}", pid.as_raw_nonzero())
@@ -365,7 +348,7 @@ mod tests {
         assert!(!reading.has_ended() && reading.threads >= 1 && reading.run_ns > 0, "{reading:?}");
         let (read, write) = rustix::pipe::pipe().expect("a pipe");
         use std::os::fd::AsRawFd;
-        let of = |fd: i32| pipes(us).0.into_iter().find(|pipe| i64::from(pipe.fd) == i64::from(fd));
+        let of = |fd: i32| pipes(us).into_iter().find(|pipe| i64::from(pipe.fd) == i64::from(fd));
         let (read, write) = (of(read.as_raw_fd()), of(write.as_raw_fd()));
         let (read, write) = (read.expect("it is open"), write.expect("it is open"));
         assert!(read.is_read && !write.is_read && read.number == write.number);

@@ -9,6 +9,7 @@ use rustix::process::Pid;
 use super::family::{Doing, Family, Joint, Member, Through};
 use super::measured::Measured;
 use super::process;
+use super::quota::Quotas;
 use super::stages::{End, Started};
 use super::verdict;
 use super::watch::Watched;
@@ -87,7 +88,8 @@ impl Told {
                 stage.command = verdict::command(&started.own_words);
             }
         }
-        ran.verdict = verdict::of(&judged, watched.quotas.stopped());
+        let stopped = watched.quotas.as_ref().and_then(Quotas::stopped);
+        ran.verdict = verdict::of(&judged, stopped);
         Told { ran }
     }
 
@@ -163,7 +165,7 @@ fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Opti
     let workers = if ran.whole.is_none() { workers(pids, family) } else { members(pids, family) };
     for (stage, member) in ran.stages.iter_mut().zip(workers) {
         let Some(member) = member else { continue };
-        let seen: Duration = member.times.values().sum();
+        let seen = member.seen_for();
         let lived = stage.seconds.map(|seconds| seconds - member.stopped.as_secs_f64());
         stage.seconds = lived.or(Some(seen.as_secs_f64()));
     }
@@ -192,21 +194,20 @@ fn line(stage: &RanStage) -> String {
         (Some(status), _) if status != 0 => format!(", status {status}"),
         _ => String::new(),
     };
-    let cpu_s = numbers::figure(stage.user_s + stage.system_s);
-    let at_least = if stage.cpu_at_least { "at least " } else { "" };
-    format!("  {command:SHOWN$} {at_least}{cpu_s} s of CPU{ended}")
+    let cpu_s = stage.user_s + stage.system_s;
+    let at_least = if stage.cpu_at_least && cpu_s > 0.0 { "at least " } else { "" };
+    format!("  {command:SHOWN$} {at_least}{} s of CPU{ended}", numbers::figure(cpu_s))
 }
 
 /// With how long the pipe was there, unless it tells; without a rate where nobody knows, and of what
 /// may be more.
 fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
-    let about = match () {
-        () if pipe.at_most => "at most ",
-        () if pipe.at_least => "at least ",
-        () if pipe.agreed => "",
-        () => "about ",
+    let about = match (pipe.agreed, pipe.at_least) {
+        (_, true) => "at least ",
+        (true, _) => "",
+        (false, _) => "about ",
     };
-    let seconds = pipe.seconds.or(seconds).filter(|_| !pipe.at_least && !pipe.at_most);
+    let seconds = pipe.seconds.or(seconds).filter(|_| !pipe.at_least);
     let rate = |bytes: u64| {
         let rate = numbers::bytes((bytes as f64 / seconds?.max(1e-6)) as u64);
         Some(format!(", {rate}/s"))
@@ -251,16 +252,19 @@ fn members<'a>(pids: &[Option<Pid>], family: Option<&'a Family>) -> Vec<Option<&
 }
 
 /// Who does the work of each stage: where it mostly waits for none of its files, as a shell or
-/// timeout that waits for the program that it started, the one below it that used the most of a CPU.
+/// timeout that waits for the program that it started, the one below it that used the most of a CPU,
+/// of those that were there for most of its time: one that came and went says little of the whole.
 fn workers<'a>(pids: &[Option<Pid>], family: Option<&'a Family>) -> Vec<Option<&'a Member>> {
     let mut workers = members(pids, family);
     let Some(family) = family else { return workers };
-    let only_waits: Vec<bool> =
-        workers.iter().map(|stage| stage.is_some_and(Member::only_waits)).collect();
+    let waiting = workers.iter().map(|stage| stage.filter(|stage| stage.only_waits()));
+    let waited_for: Vec<Option<Duration>> =
+        waiting.map(|stage| stage.map(Member::seen_for)).collect();
     for member in &family.members {
-        let Some(place) = place(member.pid, pids, family).filter(|place| only_waits[*place]) else {
+        let Some(place) = place(member.pid, pids, family) else { continue };
+        if waited_for[place].is_none_or(|time| member.seen_for() * 2 <= time) {
             continue;
-        };
+        }
         if workers[place].is_none_or(|worker| worker.now.run_ns < member.now.run_ns) {
             workers[place] = Some(member);
         }
@@ -323,7 +327,7 @@ fn processes(family: Option<&Family>, (mut stages, mut pids): Listed) -> Listed 
 }
 
 fn seen(member: &Member) -> RanStage {
-    let seen: Duration = member.times.values().sum();
+    let seen = member.seen_for();
     let share = |doings: &[Doing]| {
         let time: Duration = doings.iter().filter_map(|doing| member.times.get(doing)).sum();
         (!seen.is_zero()).then(|| time.div_duration_f64(seen))
@@ -358,12 +362,7 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
         let seconds = whole.and_then(|_| Some(lived_s(joint.writer)?.min(lived_s(joint.reader)?)));
         let seconds = seconds.filter(|seconds| *seconds >= LIVED_S_MIN);
         let at_least = family.is_at_least(joint);
-        let through = match family.through(joint) {
-            // It may be more as well as less.
-            Through::AtMost(_) if at_least => Through::Unknown,
-            through => through,
-        };
-        let pipe = told(from, to, through, Some(joint));
+        let pipe = told(from, to, family.through(joint), Some(joint));
         let (agreed, at_least) = (pipe.agreed && !at_least, pipe.at_least || at_least);
         (from != to).then_some(RanPipe { at_least, agreed, seconds, ..pipe })
     });
@@ -393,7 +392,6 @@ fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanP
         to,
         bytes: through.bytes(),
         agreed: matches!(through, Through::Agreed(_)),
-        at_most: matches!(through, Through::AtMost(_)),
         at_least: matches!(through, Through::AtLeast(_)),
         holds_bytes: joint.map(|joint| joint.holds_bytes as u64),
         looks: joint.map_or(0, |joint| joint.looks),
@@ -438,5 +436,12 @@ mod tests {
     fn a_command_of_several_lines_is_shown_in_one() {
         let stage = RanStage { command: "awk '{\n\x1b[2Jprint }'".into(), ..RanStage::default() };
         assert_eq!(line(&stage), format!("  {:SHOWN$} 0 s of CPU", "awk '{  [2Jprint }'"));
+    }
+
+    #[test]
+    fn seconds_are_at_least_so_many_only_where_there_are_any() {
+        let of = |user_s| line(&RanStage { user_s, cpu_at_least: true, ..RanStage::default() });
+        assert!(of(0.0).ends_with(" 0 s of CPU") && !of(0.0).contains("at least"), "{}", of(0.0));
+        assert!(of(0.5).ends_with(" at least 0.500 s of CPU"), "{}", of(0.5));
     }
 }

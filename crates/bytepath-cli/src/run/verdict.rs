@@ -79,22 +79,24 @@ fn of_longest(ran: &Ran, stopped: Option<Stopped>) -> RanVerdict {
     let alone = alone(ran, longest);
     let verdict = of_one(&alone, stopped);
     let pipelines = parts.iter().filter(|part| part.len() > 1).count();
-    let pipelines = format!("{}{}", at_least(ran), counted(pipelines as u64, "pipeline"));
+    let seen = at_least(ran, counted(pipelines as u64, "pipeline"));
     let which = match longest.len() {
-        1 => format!("beside {pipelines}"),
-        _ if pipelines == "1 pipeline" => format!("in the only pipeline, {:.2} s", alone.seconds),
-        _ => format!("in the longest of {pipelines}, {:.2} s", alone.seconds),
+        1 if pipelines == 0 => String::new(),
+        1 => format!(" (beside {seen})"),
+        _ if seen == "1 pipeline" => format!(" (in the only pipeline, {:.2} s)", alone.seconds),
+        _ => format!(" (in the longest of {seen}, {:.2} s)", alone.seconds),
     };
     RanVerdict {
         stage: verdict.stage.map(|stage| longest[stage]),
-        words: format!("{} ({which})", verdict.words),
+        words: format!("{}{which}", verdict.words),
         ..verdict
     }
 }
 
-/// Before what is counted of the processes that were seen.
-fn at_least(ran: &Ran) -> &'static str {
-    if ran.unseen_cpu_s > 0.0 { "at least " } else { "" }
+/// What is counted of the processes that were seen, where there were others.
+fn at_least(ran: &Ran, counted: String) -> String {
+    let is_part = ran.unseen_cpu_s > 0.0 && counted != "0%";
+    if is_part { format!("at least {counted}") } else { counted }
 }
 
 /// The stages that pipes join, by their places.
@@ -416,14 +418,13 @@ fn nobody(ran: &Ran, all: f64) -> RanVerdict {
             (words, Some(if gains { OWN_MOVERS } else { "fewer stages" }.to_owned()))
         }
         _ if ran.stages.iter().any(|stage| stage.runs.is_some_and(|runs| runs >= AT_WORK)) => {
-            let used = format!("{}{}", at_least(ran), percent(all));
+            let used = at_least(ran, percent(all));
             (format!("none alone; together they used {used} of a CPU"), None)
         }
         _ => (
             format!(
-                "none; together they used {}{} of a CPU, and waited for what is outside",
-                at_least(ran),
-                percent(all)
+                "none; together they used {} of a CPU, and waited for what is outside",
+                at_least(ran, percent(all))
             ),
             None,
         ),
@@ -513,6 +514,17 @@ mod tests {
         let verdict = of(&ran);
         assert!(verdict.words.contains("longest of at least 2 pipelines"), "{}", verdict.words);
         assert_eq!(verdict.sure, Sure::Guess);
+    }
+
+    #[test]
+    fn nothing_is_no_bound() {
+        let lived = |command, cpu_s| RanStage { seconds: Some(10.0), ..stage(command, cpu_s) };
+        let stages = vec![lived("sh", 9.0), lived("sleep 1", 0.0)];
+        let whole = Some("it is a list of commands".to_owned());
+        let mut ran = Ran { seconds: 10.0, unseen_cpu_s: 5.0, whole, stages, ..Ran::default() };
+        assert_eq!(of(&ran).words, "sh: it used 90% of a CPU");
+        ran.stages = vec![stage("sh", 0.0)];
+        assert!(of(&ran).words.starts_with("none; together they used 0% of a CPU"), "{ran:?}");
     }
 
     /// The shell that waits for them is none of them.

@@ -33,8 +33,8 @@ pub(super) struct Watched {
     /// What was decided, and when.
     pub(super) decisions: Vec<(Duration, String)>,
     pub(super) began: Instant,
-    /// Of CPU, as they stood then.
-    pub(super) quotas: Quotas,
+    /// Of CPU, as they stood then. None where nobody wants to know.
+    pub(super) quotas: Option<Quotas>,
     pub(super) looks: u32,
     /// A signal that asked for the end.
     pub(super) ended_by: Option<i32>,

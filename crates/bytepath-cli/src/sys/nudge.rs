@@ -12,6 +12,7 @@ use signal_hook::consts::SIGURG;
 /// # Errors
 /// Signals are kept from the process.
 pub(crate) fn allow() -> std::io::Result<()> {
+    super::spawn::note_ignored(&[SIGURG]);
     // A handler that does nothing, after which calls that have done nothing yet are begun again.
     signal_hook::flag::register(SIGURG, Arc::default()).map(drop)
 }

@@ -7,14 +7,26 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::start;
 
 /// Signals that this process may have handlers for, and that end a program which has none.
 const ENDING: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
-/// Starts a program with SIGPIPE, SIGCHLD, the signal mask, and closed standard descriptors as this process
-/// was started with. `inherited` are the standard descriptors that are not given to it anew.
+/// Those that were ignored until this process caught them, as bits.
+static WERE_IGNORED: AtomicU64 = AtomicU64::new(0);
+
+/// Before these are caught: those that are ignored are ignored in programs that are started later,
+/// as `nohup` and shells want of all that begins below them.
+pub(crate) fn note_ignored(signals: &[libc::c_int]) {
+    let ignored = signals.iter().filter(|signal| super::actions::is_ignored(**signal));
+    let bits = ignored.fold(0, |bits, signal| bits | 1 << signal);
+    WERE_IGNORED.fetch_or(bits, Relaxed);
+}
+
+/// Starts a program with ignored signals, the signal mask, and closed standard descriptors as this
+/// process was started with. `inherited` are the standard descriptors that are not given to it anew.
 ///
 /// No signal gets lost meanwhile, and Ctrl-Z stops both: the quicker call for starting programs
 /// lends them this process's memory until they begin, and one that is stopped before keeps this
@@ -29,10 +41,9 @@ pub(crate) fn spawn_as_we_were(
     inherited: &[i32],
     patient: bool,
 ) -> std::io::Result<Child> {
-    let ignored = [
-        start::pipe_was_ignored().then_some(libc::SIGPIPE),
-        start::children_were_ignored().then_some(libc::SIGCHLD),
-    ];
+    let ignored = WERE_IGNORED.load(Relaxed)
+        | u64::from(start::pipe_was_ignored()) << libc::SIGPIPE
+        | u64::from(start::children_were_ignored()) << libc::SIGCHLD;
     let closed: Vec<i32> =
         inherited.iter().copied().filter(|fd| start::was_closed(*fd as usize)).collect();
     let held = Held::back();
@@ -42,7 +53,7 @@ pub(crate) fn spawn_as_we_were(
         unsafe { libc::sigaddset(&raw mut mask, libc::SIGCHLD) };
     }
     let restore = move || {
-        for signal in ignored.into_iter().flatten() {
+        for signal in (1..u64::BITS as i32).filter(|signal| ignored >> signal & 1 == 1) {
             // SAFETY: a disposition that every process may have, and that runs no code.
             unsafe { libc::signal(signal, libc::SIG_IGN) };
         }

@@ -661,14 +661,32 @@ fn a_signal_just_as_the_command_begins_leaves_neither_it_nor_the_pidfile() {
 
 #[test]
 fn a_command_begins_with_what_pv_was_started_with() {
-    let ignores = |before: &str| {
-        let line = "$bytepath pv -q -M out -- grep SigIgn: /proc/self/status";
+    let ignored = |before: &str, options: &str| {
+        let line = format!("$bytepath pv -q {options} -M out -- grep SigIgn: /proc/self/status");
         let said = shell(&format!("{before} {line}")).well().stdout;
         let mask = said.trim().trim_start_matches("SigIgn:\t");
-        let mask = u64::from_str_radix(mask, 16).expect("a mask");
-        mask >> (Signal::PIPE.as_raw() - 1) & 1 == 1
+        u64::from_str_radix(mask, 16).expect("a mask")
     };
-    assert!(ignores("trap '' PIPE;") && !ignores(""));
+    let folder = tempfile::tempdir().expect("a folder");
+    let pidfile = format!("-P {}", folder.path().join("pid").display());
+    let some = [
+        ("PIPE", Signal::PIPE),
+        ("HUP", Signal::HUP),
+        ("INT", Signal::INT),
+        ("QUIT", Signal::QUIT),
+        ("TERM", Signal::TERM),
+        ("TSTP", Signal::TSTP),
+        ("TTOU", Signal::TTOU),
+        ("URG", Signal::URG),
+        ("USR2", Signal::USR2),
+        ("WINCH", Signal::WINCH),
+    ];
+    let bits: u64 = some.iter().map(|(_, signal)| 1 << (signal.as_raw() - 1)).sum();
+    let names = some.map(|(name, _)| name).join(" ");
+    for options in ["", &pidfile] {
+        assert_eq!(ignored(&format!("trap '' {names};"), options) & bits, bits, "{options}");
+        assert_eq!(ignored("", options) & bits, 0, "{options}");
+    }
     let open = "$bytepath pv -q -M out -- sh -c 'test -e /proc/self/fd/0; echo $?'";
     assert_eq!(shell(open).well().stdout, "0\n");
     assert_eq!(shell(&format!("{open} <&-")).well().stdout, "1\n");

@@ -527,6 +527,25 @@ fn bytes_through_pipes_are_told_exactly_where_both_ends_count_them() {
     assert!(told["stages"][1]["user_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{told}");
 }
 
+/// What goes to a file as well, and what comes from another, is in no pipe, though they be alike.
+#[test]
+fn what_tee_gives_on_is_what_it_reads() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [file, copy] = ["file", "copy"].map(|name| dir.path().join(name).display().to_string());
+    std::fs::write(&file, vec![b'x'; 20_000_000]).expect("a file");
+    for text in [
+        format!("cat {file} | tee {copy} | cat - {file} | wc -c"),
+        format!("cat {file} | tee {copy} {copy}2 | cat {file} - | wc -c"),
+        format!("cat {file} | tee {copy} | cat | cat - {file} | wc -c"),
+    ] {
+        let told = told(&["--shell", &path_of("bash"), &text]);
+        let pipe = &told["pipes"][1];
+        let bytes = pipe["bytes"].as_u64().expect("it is known");
+        assert!((20_000_000..20_100_000).contains(&bytes), "{text}: {told}");
+        assert_eq!((&pipe["agreed"], &pipe["at_least"]), (&false.into(), &false.into()), "{told}");
+    }
+}
+
 /// Nor are they guessed of what their writer writes elsewhere.
 #[test]
 fn what_is_written_to_a_file_is_told_of_no_pipe() {
@@ -881,6 +900,35 @@ fn what_a_stage_waits_for_is_told_of_the_one_that_does_its_work() {
         assert!(stage["runs"].as_f64().is_some_and(|runs| runs > 0.5), "{told}");
         let words = told["verdict"]["words"].as_str().expect("text");
         assert!(!words.contains("outside"), "{words}");
+    }
+}
+
+/// Nor of one that worked for a moment of the time.
+#[test]
+fn what_came_and_went_says_nothing_of_the_whole_stage() {
+    let works = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done";
+    let script = format!("sh -c '{works}'; sleep 2; echo");
+    let told = told(&["--", "sh", "-c", &script, ":::", "cat"]);
+    assert!(told["stages"][0]["runs"].as_f64().is_some_and(|runs| runs < 0.5), "{told}");
+    let words = told["verdict"]["words"].as_str().expect("text");
+    assert!(words.contains("waited for what is outside"), "{words}");
+}
+
+#[test]
+fn quotas_are_looked_for_only_where_they_are_told() {
+    if !crate::calls::may_trace() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let calls = dir.path().join("calls");
+    for (options, wanted) in [(&["--no-summary", "--no-place"][..], false), (&["--summary"], true)]
+    {
+        let mut traced = Command::new("strace");
+        traced.args(["-e", "trace=open,openat", "-o"]).arg(&calls);
+        traced.arg(BYTEPATH).arg("run").args(options).arg("true");
+        assert!(run(&mut traced).status.success());
+        let calls = std::fs::read_to_string(&calls).expect("strace wrote it");
+        assert_eq!(calls.contains("/proc/self/cgroup"), wanted, "{options:?}: {calls}");
     }
 }
 

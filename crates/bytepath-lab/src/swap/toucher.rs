@@ -4,6 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use bytepath::pages::{Memory, Pages, PagesError};
 use bytepath_report::latency;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,9 @@ pub enum TouchError {
         "page {0} does not hold what was written there: memory, or what takes its place, is broken"
     )]
     Changed(usize),
+    /// There is no such memory.
+    #[error(transparent)]
+    Pages(#[from] PagesError),
     /// The histogram cannot be told.
     #[error(transparent)]
     Latency(#[from] latency::LatencyError),
@@ -81,8 +85,8 @@ pub fn touch(job: &Job, written: impl FnOnce()) -> Result<TouchReport, TouchErro
     let mut memory = Vec::with_capacity(pieces);
     let (write, ()) = clocked(|| {
         for piece in 0..pieces {
-            let mut bytes = vec![0_u8; PIECE_BYTES];
-            job.contents.fill(piece as u64, &mut bytes);
+            let mut bytes = a_piece()?;
+            job.contents.fill(piece as u64, bytes.as_mut_slice());
             memory.push(bytes);
         }
         Ok(())
@@ -100,6 +104,12 @@ pub fn touch(job: &Job, written: impl FnOnce()) -> Result<TouchReport, TouchErro
     Ok(TouchReport { write, read, random, usage: Usage::of_this_process().since(before) })
 }
 
+/// Memory that begins where a page does: one of the allocator's begins 16 bytes behind, so that what
+/// is touched as one page would lie in two, of which only the first was clocked.
+fn a_piece() -> Result<Memory, PagesError> {
+    Memory::allocate(PIECE_BYTES, &Pages::default())
+}
+
 /// How long something took, and how many pages it had to wait for.
 fn clocked<T>(work: impl FnOnce() -> Result<T, TouchError>) -> Result<(Phase, T), TouchError> {
     let (before, began) = (Usage::of_this_process(), Instant::now());
@@ -110,7 +120,7 @@ fn clocked<T>(work: impl FnOnce() -> Result<T, TouchError>) -> Result<(Phase, T)
 }
 
 struct Reader<'a> {
-    memory: &'a [Vec<u8>],
+    memory: &'a [Memory],
     contents: Contents,
 }
 
@@ -122,7 +132,7 @@ impl Reader<'_> {
         let pages_a_piece = PIECE_BYTES / PAGE_BYTES;
         for page in pages {
             let (piece, place) = (page / pages_a_piece, page % pages_a_piece * PAGE_BYTES);
-            let bytes = &self.memory[piece][place..place + PAGE_BYTES];
+            let bytes = &self.memory[piece].as_slice()[place..place + PAGE_BYTES];
             let began = Instant::now();
             black_box(bytes[0]);
             histogram.saturating_record(began.elapsed().as_nanos() as u64);
@@ -184,11 +194,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_touched_at_once_lies_in_one_page() {
+        for _ in 0..3 {
+            let piece = a_piece().expect("memory");
+            assert!(piece.as_slice().as_ptr().addr().is_multiple_of(PAGE_BYTES));
+        }
+    }
+
+    #[test]
     fn a_page_that_changed_is_noticed() {
         for (name, contents) in KINDS {
-            let mut piece = vec![0; PIECE_BYTES];
-            contents.fill(0, &mut piece);
-            piece[5 * PAGE_BYTES + 7] ^= 1;
+            let mut piece = a_piece().expect("memory");
+            contents.fill(0, piece.as_mut_slice());
+            piece.as_mut_slice()[5 * PAGE_BYTES + 7] ^= 1;
             let memory = [piece];
             let reader = Reader { memory: &memory, contents: *contents };
             let changed = reader.all(0..256).expect_err("it changed");

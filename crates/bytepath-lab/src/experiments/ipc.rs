@@ -18,7 +18,8 @@ pub const DESCRIPTION: Description = Description {
     definition: "A process reads a file that is in the page cache and hands its bytes to another, \
                  which writes them to a new file, takes their XXH3 checksum, or drops them. Both \
                  are set up before the clock runs, from the moment at which the sender may begin \
-                 until the receiver has all of them where they go and the sender is done. Every \
+                 until the receiver has all of them where they go and the sender is done. memfd-pass \
+                 and gift-pipe make memory while it runs: a piece that is handed over is gone. Every \
                  sample's bytes are counted, and their checksum is compared with the file's; where \
                  they are dropped, that is done once, before the first block. The survey that this \
                  repeats (2015) published no figures but splice's gain: 30 to 55%.",

@@ -28,7 +28,7 @@ impl Way for Splice {
         Pipe.link()
     }
 
-    fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {
+    fn sender(&self, link: OwnedFd, _bytes: u64) -> io::Result<Box<dyn Sends>> {
         Ok(Box::new(Splicer(link)))
     }
 

@@ -12,7 +12,7 @@ mod mapped;
 mod parcels;
 mod process_vm;
 mod sink;
-mod splice;
+pub(crate) mod splice;
 mod stream;
 mod zero_copy;
 

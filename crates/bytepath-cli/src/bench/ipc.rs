@@ -160,7 +160,7 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
     settings.others.insert("sink".into(), options.sink.name().into());
     settings.others.insert("directory".into(), directory.display().to_string().into());
     let record = against_first(ipc::DESCRIPTION.recorded(), arms, &settings)?;
-    show(&record, None, outputs)
+    show(&record, ipc::published(&record, options.sink).as_deref(), outputs)
 }
 
 /// A pattern without an @ is about the way, in every placement.

@@ -67,6 +67,22 @@ fn the_record_is_valid_and_each_placement_has_its_reference() {
 }
 
 #[test]
+fn the_published_gain_of_splice_is_told_where_the_run_repeats_the_survey() {
+    let told = |sink: &str, way: &str| {
+        let asked = format!("--bytes 300K --dir /tmp --placement same-cpu --arms {way}");
+        shell(&format!("$bytepath bench ipc --blocks 2 --no-store --sink {sink} {asked}")).well()
+    };
+    for sink in Keeps::NAMES {
+        let words = told(sink, "pipe-*").stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let repeats = *sink == "file";
+        assert_eq!(words.contains("wins by 30% to 55%"), repeats, "{sink}: {words}");
+        assert_eq!(words.contains("--sink file repeats the survey"), !repeats, "{sink}: {words}");
+    }
+    let without = told("file", "pipe-read-write").stdout;
+    assert!(!without.contains("survey"), "{without}");
+}
+
+#[test]
 fn the_arms_are_listed_and_chosen() {
     let listed = |words: &[&str]| {
         let words = [&["bench", "ipc", "--list", "--placement", "same-cpu"], words].concat();

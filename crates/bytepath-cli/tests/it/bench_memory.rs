@@ -149,6 +149,8 @@ fn every_touch_runs_on_every_kind_of_area_or_says_why_not() {
         let arm = arms(&record).iter().find(|arm| name(arm) == wanted).expect(wanted);
         assert_eq!(arm["status"], "ok", "{arm}");
     }
+    // What makes transparent huge pages is no pair of calls, and would be blamed on the pages.
+    assert!(!arms(&record).iter().any(|arm| name(arm) == "mmap/huge"));
     let gup = arms(&record).iter().find(|arm| name(arm) == "gup-fast/base").expect("it is there");
     if !Path::new("/sys/kernel/debug/gup_test").exists() {
         assert!(gup["why"].as_str().is_some_and(|why| why.contains("CONFIG_GUP_TEST")), "{gup}");

@@ -20,7 +20,8 @@ pub const DESCRIPTION: Description = Description {
                  a word of each 4 KiB of its own process; o-direct reads 1 MiB of a file at once; \
                  register-buffers has a ring keep it; gup-fast is the kernel's own test; fault-write \
                  and fault-read touch each 4 KiB that was given back; munmap gives it all back; mmap \
-                 maps and unmaps it untouched; stride reads a word of each 4 KiB of areas of 256 KiB \
+                 maps and unmaps it untouched, in 4 KiB pages and those of the pool, which take one \
+                 call each; stride reads a word of each 4 KiB of areas of 256 KiB \
                  to 128 MiB in random order, each telling where the next is. Values are for each \
                  4 KiB; of stride for a read, of mmap for a pair of calls.",
 };

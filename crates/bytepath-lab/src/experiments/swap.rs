@@ -23,7 +23,8 @@ pub const DESCRIPTION: Description = Description {
     question: "What takes the pages that do not fit into memory, and how fast is that?",
     definition: "In a memory cgroup with a limit, a process gets and writes memory, 1 MiB at a time, \
                  then reads one word of each page in order, and of some in random order; every page \
-                 that is read in order is compared with what was written. The value is the time of \
+                 that is read is compared with what was written, outside the clock. Text and random \
+                 bytes are made before it runs: writing them is a copy. The value is the time of \
                  the writing; the percentiles are of single reads, of both kinds. swap-file: a file \
                  on the disk; swap-loop: the same behind loop devices that are kept to a rate; zram-*: \
                  compressed memory; zswap: the kernel's compressed pool before a file; none: no limit. \

@@ -41,7 +41,7 @@ impl Way for Channel {
         Ok((ours.into(), theirs.into()))
     }
 
-    fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {
+    fn sender(&self, link: OwnedFd, _bytes: u64) -> io::Result<Box<dyn Sends>> {
         let sender = Connection::from_fd(link)?.sender(&self.setup())?;
         let huge = sender.memory().huge_bytes().map_err(io::Error::other)?;
         are_in(self.pages, huge)?;

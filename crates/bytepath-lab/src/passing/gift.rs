@@ -29,7 +29,7 @@ impl Way for GiftPipe {
         Pipe.link()
     }
 
-    fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {
+    fn sender(&self, link: OwnedFd, _bytes: u64) -> io::Result<Box<dyn Sends>> {
         Ok(Box::new(Giver(link)))
     }
 

@@ -12,7 +12,7 @@ mod mapped;
 mod parcels;
 mod process_vm;
 mod sink;
-mod splice;
+pub(crate) mod splice;
 mod stream;
 mod zero_copy;
 
@@ -49,11 +49,11 @@ pub trait Way: Sync {
     /// It is not to be had here.
     fn link(&self) -> io::Result<(OwnedFd, OwnedFd)>;
 
-    /// Makes the sender of its end.
+    /// Makes the sender of its end, which is to send so many bytes.
     ///
     /// # Errors
     /// As of [`Way::link`].
-    fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>>;
+    fn sender(&self, link: OwnedFd, bytes: u64) -> io::Result<Box<dyn Sends>>;
 
     /// Whether every byte arrives as it was sent. Where not, the run tells whether they did.
     fn is_sound(&self) -> bool {
@@ -164,7 +164,8 @@ pub fn receive(job: &Receiving, control: OwnedFd) -> io::Result<EndReport> {
 /// The way is not to be had, or failed.
 pub fn send(way: &dyn Way, file: &File, control: OwnedFd) -> io::Result<EndReport> {
     let mut control = Control::new(control);
-    let mut sender = way.sender(control.taken()?)?;
+    let bytes = file.metadata()?.len();
+    let mut sender = way.sender(control.taken()?, bytes)?;
     control.ready()?;
     control.until_go()?;
     let (began, before) = (Instant::now(), Usage::of_this_process());
@@ -173,7 +174,7 @@ pub fn send(way: &dyn Way, file: &File, control: OwnedFd) -> io::Result<EndRepor
     drop(sender);
     Ok(EndReport {
         mechanism: way.name().into(),
-        bytes: file.metadata()?.len(),
+        bytes,
         seconds: began.elapsed().as_secs_f64(),
         found,
         calls,

@@ -35,7 +35,7 @@ impl Way for MemfdPass {
         Ok((ours.into(), theirs.into()))
     }
 
-    fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {
+    fn sender(&self, link: OwnedFd, _bytes: u64) -> io::Result<Box<dyn Sends>> {
         Ok(Box::new(Passing(Connection::from_fd(link)?)))
     }
 

@@ -32,7 +32,7 @@ impl Way for ProcessVm {
         Ok((ours.into(), theirs.into()))
     }
 
-    fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {
+    fn sender(&self, link: OwnedFd, _bytes: u64) -> io::Result<Box<dyn Sends>> {
         let owner = Connection::from_fd(link)?.memory_owner(&Setup::default())?;
         Ok(Box::new(Shows(Some(owner))))
     }

@@ -13,7 +13,7 @@ use super::stream::{Pipe, Reader};
 use super::{PIECE_BYTES, Receives, Sends, Sink, Way, uninterrupted};
 
 /// A pipe of the usual size, by splice at both ends; by read where the receiver looks at the bytes.
-pub(super) struct Splice;
+pub(crate) struct Splice;
 
 impl Way for Splice {
     fn name(&self) -> &'static str {
@@ -28,7 +28,7 @@ impl Way for Splice {
         Pipe.link()
     }
 
-    fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {
+    fn sender(&self, link: OwnedFd, _bytes: u64) -> io::Result<Box<dyn Sends>> {
         Ok(Box::new(Splicer(link)))
     }
 

@@ -31,7 +31,7 @@ impl Way for Pipe {
         full_pipe().map_err(io::Error::other)
     }
 
-    fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {
+    fn sender(&self, link: OwnedFd, _bytes: u64) -> io::Result<Box<dyn Sends>> {
         Ok(Box::new(Writer(link.into())))
     }
 
@@ -69,8 +69,8 @@ impl Way for Socket {
         Ok((ours.into(), theirs.into()))
     }
 
-    fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {
-        Pipe.sender(link)
+    fn sender(&self, link: OwnedFd, bytes: u64) -> io::Result<Box<dyn Sends>> {
+        Pipe.sender(link, bytes)
     }
 
     fn receiver(&self, link: OwnedFd) -> io::Result<Box<dyn Receives>> {

@@ -37,7 +37,7 @@ impl Way for ZeroCopy {
         TCP.link()
     }
 
-    fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {
+    fn sender(&self, link: OwnedFd, _bytes: u64) -> io::Result<Box<dyn Sends>> {
         let sender = ZeroCopySender::new(link).map_err(|error| {
             let word =
                 format!("the kernel sends nothing without a copy here (SO_ZEROCOPY): {error}");

@@ -65,7 +65,7 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     let shell = crate::run::shell(options.shell.as_deref());
-    let arms = run::arms(&Asked {
+    let (arms, notes) = run::arms(&Asked {
         program: &program,
         shell: &shell,
         pipelines: &options.pipeline,
@@ -84,7 +84,8 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
         settings.blocks = Blocks::Within(within);
     }
     settings.others.insert("shell".into(), shell.display().to_string().into());
-    let record = against_first(run::DESCRIPTION.recorded(), arms, &settings)?;
+    let mut record = against_first(run::DESCRIPTION.recorded(), arms, &settings)?;
+    record.notes.append(&mut notes.borrow_mut());
     print(&record, None, outputs)?;
     failed(&record, "arms")
 }

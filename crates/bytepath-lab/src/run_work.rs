@@ -35,6 +35,8 @@ pub(crate) struct RunWork {
     pub(crate) steps: Steps,
     /// Done before each sample.
     pub(crate) prepare: Option<String>,
+    /// Its standard input; nothing unless given.
+    pub(crate) input: Option<PathBuf>,
     /// Where the output is kept.
     pub(crate) directory: PathBuf,
     /// Which exit codes are no failure.
@@ -85,7 +87,7 @@ impl RunWork {
         let asked = Asked {
             program: &self.steps.program,
             words,
-            input: None,
+            input: self.input.as_deref(),
             output: Some(&output),
             patience: PATIENCE,
         };

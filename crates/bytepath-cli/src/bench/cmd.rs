@@ -13,6 +13,7 @@ use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
 
 use super::choosing::{Listing, listed};
+use super::input::Input;
 use super::measuring::{BLOCKS, Measuring, Sampling, telling};
 use super::results::{print, told};
 use crate::hidden::this_program;
@@ -78,9 +79,8 @@ pub(super) struct Cmd {
     /// that end with one of these codes
     #[arg(short, long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     ignore_failure: Option<String>,
-    /// Give each run this file as its standard input
-    #[arg(long, value_name = "FILE")]
-    input: Option<PathBuf>,
+    #[command(flatten)]
+    input: Input,
     /// The shell, which may have options of its own: '/bin/bash -e'; none for what -N does; /bin/sh
     /// unless given
     #[arg(short = 'S', long, value_name = "PATH", default_value = SHELL)]
@@ -124,15 +124,13 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
         ),
         false => None,
     };
-    if let Some(path) = &options.input {
-        std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    }
+    options.input.check()?;
     let (arms, is_short) = cmd::arms(
         &commands,
         &Shared {
             by: options.shell().map_or(By::Itself, |_| By::Shell(steps.shell.clone())),
             steps: &steps,
-            input: options.input.as_deref(),
+            input: options.input.file(),
             tolerated: tolerated(options.ignore_failure.as_deref())?,
             compared_in,
             warm_ups: options.warmup,
@@ -188,6 +186,7 @@ fn measure(
     if is_short.get() && options.shell().is_some() {
         cmd::warn_of_shell(&mut record);
     }
+    record.notes.extend(options.input.unread());
     Ok(record)
 }
 

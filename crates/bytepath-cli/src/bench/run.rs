@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::choosing::{Listing, listed};
 use super::cmd::{failed, tolerated};
+use super::input::Input;
 use super::measuring::{BLOCKS, Measuring, Sampling, telling};
 use super::results::print;
 use crate::hidden::this_program;
@@ -38,6 +39,8 @@ pub(super) struct Run {
     #[arg(short, long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     ignore_failure: Option<String>,
     #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
     listing: Listing,
     /// Begin no further block after this time, once there are 3
     #[arg(long, value_name = "TIME", value_parser = values::some_time, conflicts_with_all = ["blocks", "until_ci", "quick"])]
@@ -64,12 +67,14 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
     let program = this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    options.input.check()?;
     let shell = crate::run::shell(options.shell.as_deref());
     let (arms, notes) = run::arms(&Asked {
         program: &program,
         shell: &shell,
         pipelines: &options.pipeline,
         prepare: options.prepare.as_deref(),
+        input: options.input.file(),
         directory: &directory,
         tolerated: tolerated(options.ignore_failure.as_deref())?,
         options: &options.with,
@@ -86,6 +91,7 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
     settings.others.insert("shell".into(), shell.display().to_string().into());
     let mut record = against_first(run::DESCRIPTION.recorded(), arms, &settings)?;
     record.notes.append(&mut notes.borrow_mut());
+    record.notes.extend(options.input.unread());
     print(&record, None, outputs)?;
     failed(&record, "arms")
 }

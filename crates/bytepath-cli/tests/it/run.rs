@@ -1001,6 +1001,35 @@ fn stages_that_fail_unnoticed_are_noted_once_an_arm() {
 }
 
 #[test]
+fn what_each_sample_of_a_pipeline_reads_is_given_or_empty_and_that_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("in put");
+    std::fs::write(&file, "2\n1\n").expect("it writes");
+    for bench in ["run", "cmd"] {
+        let words = ["bench", bench, "--blocks", "2", "--no-store", "--json", "-"];
+        let of = |more: &[&str], own: std::process::Stdio| {
+            let mut command = bytepath(&[&words[..], more].concat());
+            run(command.current_dir(folder.path()).stdin(own)).well().json()
+        };
+        let notes = |record: &Value| {
+            let notes = record["notes"].as_array().expect("notes").iter();
+            let of_input = |note: &&str| note.contains("standard input was empty");
+            notes.filter_map(Value::as_str).filter(of_input).map(str::to_owned).collect::<String>()
+        };
+        let own = || std::fs::File::open(&file).expect("it opens").into();
+        let found = notes(&of(&["test -z \"$(cat)\""], own()));
+        assert!(found.contains("the file") && found.contains("--input FILE"), "{found}");
+        let (pipe, _writer) = std::io::pipe().expect("a pipe");
+        assert!(notes(&of(&["true"], pipe.into())).contains("the pipe"));
+        assert_eq!(notes(&of(&["true"], std::process::Stdio::null())), "");
+        let record = of(&["test \"$(sort | head -n 1)\" = 1", "--input", "in put"], own());
+        assert_eq!(notes(&record), "");
+        let words = ["bench", bench, "true", "--input", "absent"];
+        run(&mut bytepath(&words)).refused(1, &["cannot read absent"]);
+    }
+}
+
+#[test]
 fn what_gives_other_output_each_time_gives_no_figure() {
     let words = ["bench", "run", "--blocks", "2", "--json", "-", "date +%N | cat"];
     let record = run(&mut bytepath(&words)).json();

@@ -18,8 +18,9 @@ pub const DESCRIPTION: Description = Description {
     name: "run",
     question: "How long does a pipeline take by the shell, and by bytepath run?",
     definition: "One shell is given the pipeline as its -c; bytepath run is given the same text and \
-                 the same shell. From the start of that process to its end, its standard output \
-                 going to a file, which must hold the same bytes every time.",
+                 the same shell. From the start of that process to its end, its standard input \
+                 empty or a file that is given, its standard output going to a file, which must \
+                 hold the same bytes every time.",
 };
 
 /// What is asked for.
@@ -32,6 +33,8 @@ pub struct Asked<'a> {
     pub pipelines: &'a [String],
     /// What the shell does before each sample, outside of the clock.
     pub prepare: Option<&'a str>,
+    /// The standard input of each sample.
+    pub input: Option<&'a Path>,
     /// Where the outputs are kept while they are compared.
     pub directory: &'a Path,
     /// Which exit codes are no failure.
@@ -68,6 +71,7 @@ fn pair(text: &str, asked: &Asked<'_>, notes: &Rc<RefCell<Vec<String>>>) -> [Arm
             tells_of_stages: of == "bytepath",
             steps: Steps { program: asked.program.to_owned(), shell: vec![shell.clone()] },
             prepare: asked.prepare.map(str::to_owned),
+            input: asked.input.map(Path::to_owned),
             directory: asked.directory.to_owned(),
             tolerated: asked.tolerated.clone(),
             output: output.clone(),

@@ -1,6 +1,7 @@
 //! `bytepath bench cmd`: any commands, interleaved.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::num::IntErrorKind;
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use bytepath_lab::experiments::cmd::{self, Asked, Shared};
 use bytepath_lab::to_the_end::Tolerated;
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
+use serde_json::Value;
 
 use super::choosing::{Listing, listed};
 use super::input::Input;
@@ -106,6 +108,24 @@ impl Cmd {
         Some(self.shell.as_str()).filter(|shell| !self.no_shell && *shell != "none")
     }
 
+    /// What is done beside the commands, for the record; their own texts are with the arms, and may differ
+    /// where names say that they are to be compared.
+    fn describe(&self, settings: &mut BTreeMap<String, Value>) {
+        let mut set = |name: &str, value: Value| settings.insert(name.to_owned(), value);
+        for (name, steps) in [("prepare", &self.prepare), ("conclude", &self.conclude)] {
+            if !steps.is_empty() {
+                set(name, steps.clone().into());
+            }
+        }
+        if let Some(setup) = &self.setup {
+            set("setup", setup.as_str().into());
+        }
+        if self.check_output {
+            set("check_output", true.into());
+        }
+        self.input.describe(settings);
+    }
+
     /// The shell of steps, which always have one.
     fn shell_of_steps(&self) -> &str {
         if self.shell == "none" { SHELL } else { &self.shell }
@@ -182,6 +202,7 @@ fn measure(
     }
     let mut settings = options.measuring.settings(Some(0));
     settings.others.insert("shell".into(), options.shell().unwrap_or("none").into());
+    options.describe(&mut settings.others);
     let mut record = against_first(cmd::DESCRIPTION.recorded(), arms, &settings)?;
     if is_short.get() && options.shell().is_some() {
         cmd::warn_of_shell(&mut record);

@@ -1,5 +1,6 @@
 //! The standard input of commands that are measured.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use serde_json::Value;
 
 /// What each run reads.
 #[derive(Args)]
@@ -19,6 +21,12 @@ pub(super) struct Input {
 impl Input {
     pub(super) fn file(&self) -> Option<&Path> {
         self.input.as_deref()
+    }
+
+    /// Which file it is, for the record.
+    pub(super) fn describe(&self, settings: &mut BTreeMap<String, Value>) {
+        let file = self.file().map(|path| path.display().to_string().into());
+        settings.extend(file.map(|file| ("input".to_owned(), file)));
     }
 
     /// Sees that the file can be read, before anything is measured.

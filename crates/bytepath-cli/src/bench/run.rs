@@ -1,5 +1,6 @@
 //! `bytepath bench run`: pipelines by the shell and by `bytepath run`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use anyhow::Context;
 use bytepath_lab::experiments::run::{self, Asked};
 use bytepath_lab::lab::Blocks;
 use clap::Args;
+use serde_json::Value;
 
 use super::choosing::{Listing, listed};
 use super::cmd::{failed, tolerated};
@@ -52,6 +54,23 @@ pub(super) struct Run {
     measuring: Measuring,
 }
 
+impl Run {
+    /// What the work is, for the record. Of several pipelines, the arms' names say which.
+    fn describe(&self, settings: &mut BTreeMap<String, Value>) {
+        let mut set = |name: &str, value: Value| settings.insert(name.to_owned(), value);
+        if let [pipeline] = &self.pipeline[..] {
+            set("pipeline", pipeline.as_str().into());
+        }
+        if let Some(prepare) = &self.prepare {
+            set("prepare", prepare.as_str().into());
+        }
+        if !self.with.is_empty() {
+            set("with", self.with.clone().into());
+        }
+        self.input.describe(settings);
+    }
+}
+
 pub(super) fn run(options: &Run) -> anyhow::Result<()> {
     if options.pipeline.iter().any(|text| text.trim().is_empty()) {
         return Err(wrong_usage("a pipeline is empty"));
@@ -89,6 +108,7 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
         settings.blocks = Blocks::Within(within);
     }
     settings.others.insert("shell".into(), shell.display().to_string().into());
+    options.describe(&mut settings.others);
     let mut record = against_first(run::DESCRIPTION.recorded(), arms, &settings)?;
     record.notes.append(&mut notes.borrow_mut());
     record.notes.extend(options.input.unread());

@@ -20,10 +20,13 @@ _Path = Union[str, "os.PathLike[str]"]
 class Profile(dict[str, Any]):
     """A profile: the JSON that the planner reads. `print` shows what is in it."""
 
+    # The file that `tune` was told to keep it in; none of the usual place.
+    _kept: str | None = None
+
     def __str__(self) -> str:
         costs = [f"{cost['name']}: {cost['value']:.4g} {cost['unit']}" for cost in self["costs"]]
         pairs = [f"{pair['source']} to {pair['sink']}{_best(pair)}" for pair in self["pairs"]]
-        lines = [f"measured {self['made']}", *doubt(self), *_doubts_of_earlier(self), *costs, *pairs]
+        lines = [f"measured {self['made']}", *doubt(self), *_doubts_of_earlier(self, self._kept), *costs, *pairs]
         # A file from somewhere else must not command the terminal.
         return "\n".join("".join("\ufffd" if unicodedata.category(c) == "Cc" else c for c in line) for line in lines)
 
@@ -34,13 +37,14 @@ def doubt(profile: dict[str, Any]) -> list[str]:
     return [f"while this was measured, {why}; measure again when the machine is idle"] if why else []
 
 
-def _doubts_of_earlier(profile: dict[str, Any]) -> list[str]:
+def _doubts_of_earlier(profile: dict[str, Any], kept: str | None) -> list[str]:
     """The same of each place that was measured earlier, with the command that measures it again."""
+    tuning = "bytepath tune" if kept is None else f"bytepath tune --profile {shlex.quote(kept)}"
     doubts = []
     for place in (pair.get("place") for pair in profile["pairs"]):
         why = ((place or {}).get("earlier") or {}).get("disturbed")
         if why:
-            again = f"run `bytepath tune --dir {shlex.quote(place['directory'])}` when the machine is idle"
+            again = f"run `{tuning} --dir {shlex.quote(place['directory'])}` when the machine is idle"
             doubts.append(f"while {place['file_system']} ({place['directory']}) was measured, {why}; {again}")
     return list(dict.fromkeys(doubts))
 
@@ -83,6 +87,7 @@ def tune(
     if profile is not None:
         arguments += ["--profile", os.fspath(profile)]
     made = Profile(json.loads(checked(arguments, show=show)))
+    made._kept = None if profile is None else os.fspath(profile)
     for why in doubt(made):
         warnings.warn(why, stacklevel=2)
     return made

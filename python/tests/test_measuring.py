@@ -221,7 +221,8 @@ def test_a_profile_is_what_the_command_measured(profile, tmp_path, monkeypatch):
         assert "others worked" in str(bytepath.tune())
     place = {"file_system": "xfs", "directory": "/b", "earlier": {"made": "before", "disturbed": "others slept"}}
     got["pairs"][0]["place"] = place
-    assert "while xfs (/b) was measured, others slept; run `bytepath tune --dir /b` when" in str(got)
+    assert "while xfs (/b) was measured, others slept; run `bytepath tune --profile /p --dir /b` when" in str(got)
+    assert "others slept; run `bytepath tune --dir /b` when" in str(bytepath.Profile(got))
     # What was not measured now is no news.
     (tmp_path / "profile.json").write_text(json.dumps(got))
     with warnings.catch_warnings():

@@ -10,6 +10,7 @@ mod explained;
 mod fget;
 mod files;
 mod generators;
+mod input;
 mod ipc;
 mod keepalive;
 mod measuring;

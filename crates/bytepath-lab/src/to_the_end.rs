@@ -15,7 +15,7 @@ use crate::ends::Usage;
 use crate::pair_work::{unnamed, waited};
 use crate::pipe_work::spawn_on;
 
-/// So much of what a command that fails said last is told.
+/// So much of what a command said last, or first, is told.
 const LAST_WORDS_BYTES: u64 = 2000;
 
 /// Which exit codes are no failure.
@@ -155,6 +155,16 @@ pub(crate) fn said(errors: &mut File) -> String {
         Some(line) if read.is_ok() => format!("; it said: {line}"),
         _ => String::new(),
     }
+}
+
+/// The first line that a program wrote, cut where it is long.
+pub(crate) fn first_line(errors: &mut File) -> Option<String> {
+    let mut text = Vec::new();
+    errors.rewind().ok()?;
+    errors.take(LAST_WORDS_BYTES).read_to_end(&mut text).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let line = text.split(['\n', '\r']).map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.to_owned())
 }
 
 fn signal_name(number: i32) -> String {

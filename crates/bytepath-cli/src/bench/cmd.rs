@@ -1,6 +1,7 @@
 //! `bytepath bench cmd`: any commands, interleaved.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::num::IntErrorKind;
 use std::path::PathBuf;
 
@@ -11,8 +12,10 @@ use bytepath_lab::experiments::cmd::{self, Asked, Shared};
 use bytepath_lab::to_the_end::Tolerated;
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
+use serde_json::Value;
 
 use super::choosing::{Listing, listed};
+use super::input::Input;
 use super::measuring::{BLOCKS, Measuring, Sampling, telling};
 use super::results::{print, told};
 use crate::hidden::this_program;
@@ -78,9 +81,8 @@ pub(super) struct Cmd {
     /// that end with one of these codes
     #[arg(short, long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     ignore_failure: Option<String>,
-    /// Give each run this file as its standard input
-    #[arg(long, value_name = "FILE")]
-    input: Option<PathBuf>,
+    #[command(flatten)]
+    input: Input,
     /// The shell, which may have options of its own: '/bin/bash -e'; none for what -N does; /bin/sh
     /// unless given
     #[arg(short = 'S', long, value_name = "PATH", default_value = SHELL)]
@@ -106,6 +108,24 @@ impl Cmd {
         Some(self.shell.as_str()).filter(|shell| !self.no_shell && *shell != "none")
     }
 
+    /// What is done beside the commands, for the record; their own texts are with the arms, and may differ
+    /// where names say that they are to be compared.
+    fn describe(&self, settings: &mut BTreeMap<String, Value>) {
+        let mut set = |name: &str, value: Value| settings.insert(name.to_owned(), value);
+        for (name, steps) in [("prepare", &self.prepare), ("conclude", &self.conclude)] {
+            if !steps.is_empty() {
+                set(name, steps.clone().into());
+            }
+        }
+        if let Some(setup) = &self.setup {
+            set("setup", setup.as_str().into());
+        }
+        if self.check_output {
+            set("check_output", true.into());
+        }
+        self.input.describe(settings);
+    }
+
     /// The shell of steps, which always have one.
     fn shell_of_steps(&self) -> &str {
         if self.shell == "none" { SHELL } else { &self.shell }
@@ -124,15 +144,13 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
         ),
         false => None,
     };
-    if let Some(path) = &options.input {
-        std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    }
+    options.input.check()?;
     let (arms, is_short) = cmd::arms(
         &commands,
         &Shared {
             by: options.shell().map_or(By::Itself, |_| By::Shell(steps.shell.clone())),
             steps: &steps,
-            input: options.input.as_deref(),
+            input: options.input.file(),
             tolerated: tolerated(options.ignore_failure.as_deref())?,
             compared_in,
             warm_ups: options.warmup,
@@ -184,10 +202,12 @@ fn measure(
     }
     let mut settings = options.measuring.settings(Some(0));
     settings.others.insert("shell".into(), options.shell().unwrap_or("none").into());
+    options.describe(&mut settings.others);
     let mut record = against_first(cmd::DESCRIPTION.recorded(), arms, &settings)?;
     if is_short.get() && options.shell().is_some() {
         cmd::warn_of_shell(&mut record);
     }
+    record.notes.extend(options.input.unread());
     Ok(record)
 }
 

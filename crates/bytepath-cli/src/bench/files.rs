@@ -310,6 +310,14 @@ impl Files {
         set("jobs", self.jobs().into());
         set("one_per_job", self.one_per_job.into());
         set("verify", self.verify.into());
+        set("sqpoll_idle_s", shape.idle.as_secs_f64().into());
+        if self.cold {
+            set("cold", true.into());
+        }
+        if !self.file.is_empty() {
+            let paths = self.file.iter().map(|path| path.display().to_string());
+            set("file", paths.collect::<Vec<_>>().into());
+        }
         if shape.files_each > 0 {
             set("files", self.files.into());
         }

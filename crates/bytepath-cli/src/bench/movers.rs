@@ -96,7 +96,11 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
     if options.with.iter().any(|line| line.trim().is_empty()) {
         return Err(wrong_usage("--with needs the words of a program"));
     }
-    let settings = options.measuring.settings(Some(options.bytes));
+    let mut settings = options.measuring.settings(Some(options.bytes));
+    settings.others.insert("directory".into(), dir.display().to_string().into());
+    if let Some(inlet) = options.inlet {
+        settings.others.insert("inlet".into(), inlet.name().into());
+    }
     let mut experiment = movers::DESCRIPTION.recorded();
     experiment.name = format!("movers, {} to {}", options.pair.0, options.pair.1);
     let record = against_first(experiment, arms, &settings)?;

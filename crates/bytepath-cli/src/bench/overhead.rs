@@ -31,7 +31,8 @@ pub(super) fn run(options: &Overhead) -> anyhow::Result<()> {
     let arms = overhead::arms(options.buf_size, cpu, &program);
     let outputs = options.measuring.outputs()?;
     let settings = options.measuring.settings_between(Sampling::FINE, Sampling::FINE_QUICK, None);
-    let settings = options.times.in_place_of(settings);
+    let mut settings = options.times.in_place_of(settings);
+    settings.others.insert("buf_size".into(), options.buf_size.into());
     let record = measured(overhead::DESCRIPTION.recorded(), arms, overhead::BARE, &settings)?;
     show(&record, None, outputs)
 }

@@ -1,5 +1,6 @@
 //! `bytepath bench run`: pipelines by the shell and by `bytepath run`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,9 +8,11 @@ use anyhow::Context;
 use bytepath_lab::experiments::run::{self, Asked};
 use bytepath_lab::lab::Blocks;
 use clap::Args;
+use serde_json::Value;
 
 use super::choosing::{Listing, listed};
 use super::cmd::{failed, tolerated};
+use super::input::Input;
 use super::measuring::{BLOCKS, Measuring, Sampling, telling};
 use super::results::print;
 use crate::hidden::this_program;
@@ -38,6 +41,8 @@ pub(super) struct Run {
     #[arg(short, long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     ignore_failure: Option<String>,
     #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
     listing: Listing,
     /// Begin no further block after this time, once there are 3
     #[arg(long, value_name = "TIME", value_parser = values::some_time, conflicts_with_all = ["blocks", "until_ci", "quick"])]
@@ -47,6 +52,23 @@ pub(super) struct Run {
     dir: PathBuf,
     #[command(flatten)]
     measuring: Measuring,
+}
+
+impl Run {
+    /// What the work is, for the record. Of several pipelines, the arms' names say which.
+    fn describe(&self, settings: &mut BTreeMap<String, Value>) {
+        let mut set = |name: &str, value: Value| settings.insert(name.to_owned(), value);
+        if let [pipeline] = &self.pipeline[..] {
+            set("pipeline", pipeline.as_str().into());
+        }
+        if let Some(prepare) = &self.prepare {
+            set("prepare", prepare.as_str().into());
+        }
+        if !self.with.is_empty() {
+            set("with", self.with.clone().into());
+        }
+        self.input.describe(settings);
+    }
 }
 
 pub(super) fn run(options: &Run) -> anyhow::Result<()> {
@@ -64,12 +86,14 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
     let program = this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    options.input.check()?;
     let shell = crate::run::shell(options.shell.as_deref());
-    let arms = run::arms(&Asked {
+    let (arms, notes) = run::arms(&Asked {
         program: &program,
         shell: &shell,
         pipelines: &options.pipeline,
         prepare: options.prepare.as_deref(),
+        input: options.input.file(),
         directory: &directory,
         tolerated: tolerated(options.ignore_failure.as_deref())?,
         options: &options.with,
@@ -84,7 +108,10 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
         settings.blocks = Blocks::Within(within);
     }
     settings.others.insert("shell".into(), shell.display().to_string().into());
-    let record = against_first(run::DESCRIPTION.recorded(), arms, &settings)?;
+    options.describe(&mut settings.others);
+    let mut record = against_first(run::DESCRIPTION.recorded(), arms, &settings)?;
+    record.notes.append(&mut notes.borrow_mut());
+    record.notes.extend(options.input.unread());
     print(&record, None, outputs)?;
     failed(&record, "arms")
 }

@@ -226,6 +226,48 @@ fn different_work_is_compared_only_by_force() {
 }
 
 #[test]
+fn what_experiments_are_told_to_do_is_part_of_their_work() {
+    let yard = Yard::new();
+    let ran = |words: &[&str]| {
+        let file = yard.path().join(format!("{}.json", words.join("_").replace('/', "-")));
+        let options = ["--blocks", "3", "--no-store", "--json", text(&file)];
+        yard.run(&[&["bench"][..], words, &options].concat()).well();
+        file
+    };
+    let refused = |one: &[&str], other: &[&str], why: &str| {
+        let (one, other) = (ran(one), ran(other));
+        let done = yard.run(&["compare", text(&one), text(&other)]);
+        done.refused(1, &["not of the same work", why, "--force"]);
+    };
+    refused(&["run", "true"], &["run", "true | cat"], "pipeline is true and true | cat");
+    refused(&["run", "true"], &["run", "true", "--with", "--no-place"], "with is none and");
+    refused(&["run", "true"], &["run", "true", "--prepare", ":"], "prepare is none and :");
+    let input = ["--input", "/dev/null"];
+    for bench in ["run", "cmd"] {
+        let with_input = [&[bench, "true"][..], &input].concat();
+        refused(&[bench, "true"], &with_input, "input is none and /dev/null");
+    }
+    refused(&["cmd", "true"], &["cmd", "true", "--prepare", ":"], "prepare is none and");
+    refused(&["cmd", "true"], &["cmd", "true", "--conclude", ":"], "conclude is none and");
+    refused(&["cmd", "true"], &["cmd", "true", "--check-output"], "check_output is none and true");
+    let short = ["--time", "5ms", "--warm-up", "0s"];
+    let overhead = |size| [&["overhead", "--buf-size", size][..], &short].concat();
+    refused(&overhead("4K"), &overhead("256K"), "buf_size is 4096 and 262144");
+    let movers = ["movers", "--bytes", "64K", "--peer", "cat"];
+    let other = [&movers[..], &["--inlet", "read-touch"]].concat();
+    refused(&movers, &other, "inlet is none and read-touch");
+    let files = ["files", "--size", "64K", "--arms", "pread@buffered"];
+    let files = [&files[..], &["--files", "1", "--jobs", "1", "--buffered"], &short].concat();
+    refused(&files, &[&files[..], &["--cold"]].concat(), "cold is none and true");
+    let other = [&files[..], &["--sqpoll-idle", "2s"]].concat();
+    refused(&files, &other, "sqpoll_idle_s is 1.0 and 2.0");
+    // What prepares both differs where versions of one program are compared.
+    let setup = ran(&["cmd", "true", "--setup", ":"]);
+    let done = yard.run(&["compare", text(&ran(&["cmd", "true"])), text(&setup)]);
+    assert!(done.well().stdout.contains("setup"));
+}
+
+#[test]
 fn what_differs_between_the_machines_is_told() {
     let yard = known();
     let mut moved = record(&yard, "moved", &[("up", &around(13.0, 1.0, 0))]);

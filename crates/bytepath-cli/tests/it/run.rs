@@ -1024,6 +1024,60 @@ fn the_shell_and_run_are_compared_on_the_same_output() {
 }
 
 #[test]
+fn stages_that_fail_unnoticed_are_noted_once_an_arm() {
+    let words = ["bench", "run", "--blocks", "2", "--shell", "/bin/sh", "--json", "-"];
+    let notes = |text: &str| {
+        let record = run(&mut bytepath(&[&words[..], &[text]].concat())).well().json();
+        let notes = record["notes"].as_array().expect("notes").clone();
+        let of_stages = |note: &String| note.contains("it wrote") || note.contains("its stages");
+        let notes = notes.iter().filter_map(Value::as_str).map(str::to_owned).filter(of_stages);
+        notes.collect::<Vec<_>>()
+    };
+    let found = notes("seq 10 | nosuch-at-all | cat");
+    for (arm, end) in [("shell", "not found"), ("bytepath", "not found")] {
+        let begin = format!("{arm}: it wrote to standard error: ");
+        let told = |note: &&String| note.starts_with(&begin) && note.ends_with(end);
+        assert_eq!(found.iter().filter(told).count(), 1, "{found:?}");
+    }
+    let ended = "bytepath: of its stages, nosuch-at-all ended with 127";
+    assert!(found.iter().any(|note| note == ended), "{found:?}");
+    assert_eq!(found.len(), 3, "{found:?}");
+    let found = notes("seq 3 | grep x | cat");
+    assert_eq!(found, ["bytepath: of its stages, grep x ended with 1"]);
+    // Its reader leaves, as is usual.
+    assert_eq!(notes("yes | head -n 1 | cat"), [""; 0]);
+}
+
+#[test]
+fn what_each_sample_of_a_pipeline_reads_is_given_or_empty_and_that_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("in put");
+    std::fs::write(&file, "2\n1\n").expect("it writes");
+    for bench in ["run", "cmd"] {
+        let words = ["bench", bench, "--blocks", "2", "--no-store", "--json", "-"];
+        let of = |more: &[&str], own: std::process::Stdio| {
+            let mut command = bytepath(&[&words[..], more].concat());
+            run(command.current_dir(folder.path()).stdin(own)).well().json()
+        };
+        let notes = |record: &Value| {
+            let notes = record["notes"].as_array().expect("notes").iter();
+            let of_input = |note: &&str| note.contains("standard input was empty");
+            notes.filter_map(Value::as_str).filter(of_input).map(str::to_owned).collect::<String>()
+        };
+        let own = || std::fs::File::open(&file).expect("it opens").into();
+        let found = notes(&of(&["test -z \"$(cat)\""], own()));
+        assert!(found.contains("the file") && found.contains("--input FILE"), "{found}");
+        let (pipe, _writer) = std::io::pipe().expect("a pipe");
+        assert!(notes(&of(&["true"], pipe.into())).contains("the pipe"));
+        assert_eq!(notes(&of(&["true"], std::process::Stdio::null())), "");
+        let record = of(&["test \"$(sort | head -n 1)\" = 1", "--input", "in put"], own());
+        assert_eq!(notes(&record), "");
+        let words = ["bench", bench, "true", "--input", "absent"];
+        run(&mut bytepath(&words)).refused(1, &["cannot read absent"]);
+    }
+}
+
+#[test]
 fn what_gives_other_output_each_time_gives_no_figure() {
     let words = ["bench", "run", "--blocks", "2", "--json", "-", "date +%N | cat"];
     let record = run(&mut bytepath(&words)).json();

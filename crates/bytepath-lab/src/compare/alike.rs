@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Settings that say how long, how often or where the work was done, and not what it is: told where
 /// they differ, and no reason against a comparison.
-const CIRCUMSTANCES: [&str; 10] = [
+const CIRCUMSTANCES: [&str; 12] = [
     "seed",
     "command",
     "blocks",
@@ -17,7 +17,9 @@ const CIRCUMSTANCES: [&str; 10] = [
     "warm_up_s",
     "directory",
     "device",
+    "file",
     "shell",
+    "setup",
 ];
 
 /// Settings in which runs of one thing may differ: the command names the seed, and where results went.

@@ -212,7 +212,33 @@ pub(super) fn wake_ups(here: &Here<'_>) -> Examined {
          pipes, and spinning avoid it",
     )
     .costs(Some(format!("{} a wake-up", numbers::ratio(across.value / same))))
-    .by("boot option idle=poll, or cpuidle.governor=haltpoll in a guest, which trade power for it")
+    .by(kept_awake(here))
+}
+
+const GOVERNOR: &str = "sys/devices/system/cpu/cpuidle/current_governor";
+const GOVERNORS: &str = "sys/devices/system/cpu/cpuidle/available_governors";
+const POLLED_NS: &str = "sys/module/haltpoll/parameters/guest_halt_poll_ns";
+
+/// What keeps idle CPUs awake for a while: the governor haltpoll, which only guests have, and which
+/// polls no longer than its parameter says, so that it does nothing where that is 0
+/// (Documentation/virt/guest-halt-polling.rst; 200 us unless somebody changed it).
+pub(super) fn kept_awake(here: &Here<'_>) -> String {
+    let at_boot = "boot option idle=poll";
+    let Some(governors) = here.text(GOVERNORS) else {
+        return format!(
+            "{at_boot}, or cpuidle.governor=haltpoll in a guest, which trade power for it"
+        );
+    };
+    let is_chosen = here.text(GOVERNOR).is_some_and(|governor| governor == "haltpoll");
+    let is_there = governors.split_whitespace().any(|governor| governor == "haltpoll");
+    let choose = (is_there && !is_chosen).then(|| format!("echo haltpoll > /{GOVERNOR}"));
+    let has_no_time = here.number::<u64>(POLLED_NS) == Some(0);
+    let poll = (is_there && has_no_time).then(|| format!("echo 200000 > /{POLLED_NS}"));
+    let steps: Vec<_> = choose.into_iter().chain(poll).collect();
+    match steps.is_empty() {
+        true => format!("{at_boot}, which trades power for it"),
+        false => format!("{}, which trades power for it; or {at_boot}", steps.join(" && ")),
+    }
 }
 
 fn virtual_machine(here: &Here<'_>) -> Examined {

@@ -394,6 +394,34 @@ mod tests {
     }
 
     #[test]
+    fn what_keeps_cpus_awake_is_what_is_not_so_already() {
+        let told = |current: &str, available: &str, polled_ns: &str| {
+            let root = told(&[
+                ("sys/devices/system/cpu/cpuidle/current_governor", current),
+                ("sys/devices/system/cpu/cpuidle/available_governors", available),
+                ("sys/module/haltpoll/parameters/guest_halt_poll_ns", polled_ns),
+            ]);
+            let (machine, place) = (Machine::from_facts(Facts::ordinary()), root.path());
+            kernel::kept_awake(&Here { root: place, machine: &machine, profile: None, place })
+        };
+        let boot = "boot option idle=poll";
+        let poll = "echo 200000 > /sys/module/haltpoll/parameters/guest_halt_poll_ns";
+        let choose = "echo haltpoll > /sys/devices/system/cpu/cpuidle/current_governor";
+        let (guest, host) = ("ladder menu haltpoll \n", "menu teo \n");
+        let power = "which trades power for it";
+        assert_eq!(told("haltpoll\n", guest, "0\n"), format!("{poll}, {power}; or {boot}"));
+        assert_eq!(told("haltpoll\n", guest, "200000\n"), format!("{boot}, {power}"));
+        assert_eq!(told("menu\n", guest, "200000\n"), format!("{choose}, {power}; or {boot}"));
+        let both = format!("{choose} && {poll}, {power}; or {boot}");
+        assert_eq!(told("menu\n", guest, "0\n"), both);
+        assert_eq!(told("menu\n", host, ""), format!("{boot}, {power}"));
+        let root = tempfile::tempdir().expect("a folder");
+        let (machine, place) = (Machine::from_facts(Facts::ordinary()), root.path());
+        let here = Here { root: place, machine: &machine, profile: None, place };
+        assert!(kernel::kept_awake(&here).contains("cpuidle.governor=haltpoll in a guest"));
+    }
+
+    #[test]
     fn a_limit_of_pipes_that_is_high_enough_is_not_lowered_where_the_budget_is_spent() {
         let files = [
             ("proc/sys/fs/pipe-max-size", "16777216\n"),

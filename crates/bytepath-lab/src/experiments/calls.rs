@@ -133,10 +133,7 @@ pub fn saves(record: &Record) -> Option<String> {
     }
     match (undecided.len(), undecided.len() == best.len()) {
         (0, _) => {}
-        (_, true) => parts.push(
-            "nothing can be said of batches: the intervals of all operations hold faster and slower"
-                .to_owned(),
-        ),
+        (_, true) => parts.push(none_surely_faster(record)),
         (_, false) => parts.push(format!("undecided: {}", sections(&undecided))),
     }
     Some(format!("Here {}", parts.join("; ")))
@@ -150,10 +147,35 @@ fn gains(arm: &ShownArm) -> bool {
 /// Whether some batch of a section may be faster, and may not.
 fn is_undecided(record: &Record, name: &str) -> bool {
     let of_section = |arm: &&ShownArm| section(arm) == name && is_compared(record, arm);
-    record.arms.iter().filter(of_section).any(|arm| {
-        let decided = matches!(arm.verdict, Some(Verdict::Slower | Verdict::Same));
-        !decided && arm.ratio_ci95.is_none_or(|[low, _]| low < 1.0)
-    })
+    record.arms.iter().filter(of_section).any(may_gain)
+}
+
+fn may_gain(arm: &ShownArm) -> bool {
+    let decided = matches!(arm.verdict, Some(Verdict::Slower | Verdict::Same));
+    !decided && arm.ratio_ci95.is_none_or(|[low, _]| low < 1.0)
+}
+
+/// What is said where every operation has a batch that may be faster, and may not.
+fn none_surely_faster(record: &Record) -> String {
+    let compared = || record.arms.iter().filter(|arm| is_compared(record, arm));
+    if compared().all(may_gain) {
+        return "nothing can be said of batches: the intervals of all operations hold faster and \
+                slower"
+            .to_owned();
+    }
+    let mut slower: Vec<(&str, Vec<&str>)> = Vec::new();
+    for arm in compared().filter(|arm| arm.verdict == Some(Verdict::Slower)) {
+        match slower.last_mut().filter(|(of, _)| *of == section(arm)) {
+            Some((_, ways)) => ways.push(way_of(arm)),
+            None => slower.push((section(arm), vec![way_of(arm)])),
+        }
+    }
+    let of = |(of, ways): &(&str, Vec<&str>)| format!("{of} ({})", ways.join(", "));
+    let slower: Vec<_> = slower.iter().map(of).collect();
+    match slower.is_empty() {
+        true => "no batch is surely faster".to_owned(),
+        false => format!("no batch is surely faster; slower: {}", slower.join(", ")),
+    }
 }
 
 /// Of each section the arm of the ring that took least, of those that are surely faster where there is
@@ -244,6 +266,13 @@ mod tests {
         assert!(text.ends_with("; they save nothing on statx, poll; undecided: read"), "{text}");
         let text = said(&[read, ("send", "ring-8", 1.4, [0.5, 2.0], Undecided)]);
         assert!(text.starts_with("Here nothing can be said of batches"), "{text}");
+        // One that is undecided leaves the others of its operation what they are.
+        let slow = |way| ("read", way, 3.0, [2.0, 4.0], Slower);
+        let text =
+            said(&[slow("ring-1"), slow("ring-8"), ("read", "ring-32", 0.9, read.3, Undecided)]);
+        assert_eq!(text, "Here no batch is surely faster; slower: read (ring-1, ring-8)");
+        let text = said(&[("read", "ring-1", 1.0, poll.3, Same), read]);
+        assert_eq!(text, "Here no batch is surely faster");
         assert_eq!(said(&[statx, read]), "Here batches save nothing on statx; undecided: read");
         assert_eq!(said(&[statx, poll]), "Here no batch is faster than system calls");
         // A batch that surely saves tells more than one whose figure is lower and may be anything.

@@ -1,5 +1,6 @@
 """The parts of fleets that need no fleet: the journal, what is said of outliers, the page, the line of progress."""
 
+import ast
 import asyncio
 import contextlib
 import errno
@@ -1163,7 +1164,12 @@ def test_another_python_is_refused_before_it_dies_and_another_patch_is_nothing_t
         assert mismatches == ["a table"] and [str(each.message) for each in told] == ["another"]
 
 
-LOOK = {"inode": 2, "born": None, "volume": None, "times": (5, 5), "entries": ["a", "b"]}
+def entries(**facts):
+    """Entries of which one fact is known."""
+    return {"entries": {name.encode(): (fact,) for name, fact in facts.items()}}
+
+
+LOOK = {"inode": 2, "born": None, "volume": None, "times": (5, 5)} | entries(a=1, b=1)
 
 
 @pytest.mark.parametrize(
@@ -1176,16 +1182,22 @@ LOOK = {"inode": 2, "born": None, "volume": None, "times": (5, 5), "entries": ["
         # Kernels may make that number of something else.
         ([{"volume": ("6.1", 1)}], [{"volume": ("6.2", 2)}], None),
         ([{}], [{"times": (6, 6)}], "not the same"),
-        ([{}], [{"entries": ["a"]}], "not the same"),
-        ([{"born": 1}], [{"born": 1, "entries": ["a"]}], "not the same"),
+        ([{}], [entries(a=1)], "not the same"),
+        ([{"born": 1}], [{"born": 1} | entries(a=1)], "not the same"),
+        ([{}], [entries(a=1, b=2)], "not the same"),
+        # On one of them something else is mounted there.
+        ([{}], [entries(a=1, b=None)], None),
         # Somebody changes it, once or all the time.
         ([{}, {"times": (6, 6)}], [{"times": (6, 6)}], None),
-        ([{"times": (6, 6), "entries": ["b"]}], [{"entries": ["b", "c"]}, {"times": (6, 6), "entries": ["b"]}], None),
-        ([{"entries": ["a", 1]}, {"entries": ["a", 2]}], [{"entries": ["a", 3]}, {"entries": ["a", 4]}], None),
-        ([{"times": 1, "entries": [1]}, {"times": 2, "entries": [2]}], [{"times": 3, "entries": [3]}], "not the same"),
-        ([{"born": 1, "times": 1}, {"born": 1, "times": 2, "entries": []}], [{"born": 1, "entries": [3]}], None),
+        ([{"times": (6, 6)} | entries(b=1)], [entries(b=1, c=1), {"times": (6, 6)} | entries(b=1)], None),
+        ([entries(a=1, b=1), entries(a=1, b=2)], [entries(a=1, b=3), entries(a=1, b=4)], None),
+        ([{"times": (1, 1)} | entries(a=1), {"times": (2, 2)} | entries(a=2)], [{"times": (3, 3)} | entries(a=3)],
+         "not the same"),
+        ([{"times": (1, 1)} | entries(a=None), {"times": (2, 2)} | entries(a=None)],
+         [{"times": (3, 3)} | entries(a=None)], "not the same"),
+        ([{"born": 1, "times": (1, 1)}, {"born": 1, "times": (2, 2), "entries": {}}], [{"born": 1} | entries(c=3)], None),
     ],
-)
+)  # fmt: skip
 def test_a_source_is_the_same_directory_on_all_machines_whoever_changes_it_meanwhile(monkeypatch, here, there, why):
     seen = {name: [LOOK | change for change in changes] for name, changes in (("one", here), ("two", there))}
 
@@ -1223,7 +1235,23 @@ def test_a_directory_looks_like_no_other_and_like_itself_while_nobody_changes_it
     changed = storage.look(str(tmp_path / "one"))
     assert not storage.is_same(one, changed) and storage.may_be_same(one, changed)
     (tmp_path / "one/file").write_bytes(b"other")
-    assert storage.look(str(tmp_path / "one"))["entries"][0] != changed["entries"][0]
+    again = storage.look(str(tmp_path / "one"))
+    assert again["entries"][b"file"] != changed["entries"][b"file"]
+    assert again["entries"][b"new"] == changed["entries"][b"new"]
+
+
+@needs_root
+def test_what_one_machine_has_mounted_below_a_directory_makes_it_no_other(tmp_path):
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "file").touch()
+    script = "import os\nfrom bytepath.fleet import storage\nprint(repr(storage.look(os.environ['LOOK'])))\n"
+    environment = {**os.environ, "LOOK": str(tmp_path)}
+    mount = f'mount -t tmpfs tmpfs {tmp_path}/mounted && exec "$@"'
+    there = ["unshare", "--mount", "sh", "-c", mount, "sh", sys.executable, "-c", script]
+    done = subprocess.run(there, env=environment, capture_output=True, text=True, check=True)
+    here, other = storage.look(str(tmp_path)), ast.literal_eval(done.stdout)
+    assert other["entries"][b"mounted"] == (None,) * 4 and None not in other["entries"][b"file"]
+    assert storage.is_same(here, other)
 
 
 @needs_root

@@ -2,11 +2,11 @@
 
 import contextlib
 import ctypes
-import hashlib
 import heapq
 import itertools
 import os
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ _LOOK = 0x0100 | 0x0800 | _AT_STATX_FORCE_SYNC
 _BASIC_AND_BIRTH = 0x0FFF
 _BIRTH = 0x0800
 _IS_DIRECTORY = 0o040000
+_MOUNT_ROOT_OR_AUTOMOUNT = 0x2000 | 0x1000
+"""What is mounted there, or is once somebody goes in, is each machine's own."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -32,6 +34,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Status:
     """What statx(2) says, times in nanoseconds; Python's os.stat knows no time of birth."""
 
+    attributes: int
     mode: int
     inode: int
     size: int
@@ -47,11 +50,11 @@ def status(folder: int, name: bytes, flags: int) -> Status:
     if _libc.statx(folder, name, flags, _BASIC_AND_BIRTH, found) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), os.fsdecode(name) or None)
-    [mask], [mode] = struct.unpack_from("=I", found, 0), struct.unpack_from("=H", found, 28)
+    mask, attributes, mode = struct.unpack_from("=I4xQ12xH", found)
     inode, size = struct.unpack_from("=QQ", found, 32)
     times = (struct.unpack_from("=qI", found, at) for at in (80, 96, 112))
     born, changed, modified = (seconds * 10**9 + ns for seconds, ns in times)
-    return Status(mode, inode, size, (born or None) if mask & _BIRTH else None, changed, modified)
+    return Status(attributes, mode, inode, size, (born or None) if mask & _BIRTH else None, changed, modified)
 
 
 def look(path: str) -> dict[str, Any]:
@@ -66,23 +69,24 @@ def look(path: str) -> dict[str, Any]:
             "born": itself.born,
             "volume": _volume(folder),
             "times": (itself.changed, itself.modified),
-            "entries": _entries(folder, names) if len(names) <= NAMES_MAX else [],
+            "entries": _entries(folder, names) if len(names) <= NAMES_MAX else {},
         }
     finally:
         os.close(folder)
 
 
-def _entries(folder: int, names: list[bytes]) -> list[str]:
-    """How the first of these look, in few bytes."""
-    found = []
+def _entries(folder: int, names: list[bytes]) -> dict[bytes, tuple[int | None, ...]]:
+    """How the first of these look."""
+    found: dict[bytes, tuple[int | None, ...]] = {}
     for name in heapq.nsmallest(NAMES, names):
-        # What nobody can look at tells nothing.
+        # What nobody can look at tells nothing but its name.
+        found[name] = (None,) * 4
         with contextlib.suppress(OSError):
             entry = status(folder, name, _LOOK)
-            # The size of a directory means something else on each file system.
-            size = entry.size if entry.mode & 0o170000 != _IS_DIRECTORY else None
-            what = (name, entry.inode, size, entry.changed, entry.modified)
-            found.append(hashlib.sha256(repr(what).encode()).hexdigest()[:16])
+            if not entry.attributes & _MOUNT_ROOT_OR_AUTOMOUNT:
+                # The size of a directory means something else on each file system.
+                size = entry.size if entry.mode & 0o170000 != _IS_DIRECTORY else None
+                found[name] = entry.inode, size, entry.changed, entry.modified
     return found
 
 
@@ -98,24 +102,34 @@ def _volume(folder: int) -> tuple[str, int] | None:
 
 def is_another(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether it is another directory, whatever was done in it between these looks."""
-    if one["inode"] != other["inode"] or _differ(one["born"], other["born"]):
+    if not all(_same((one["inode"], one["born"]), (other["inode"], other["born"]))):
         return True
     (kernel, number), (its_kernel, its_number) = (look["volume"] or (None, 0) for look in (one, other))
     return kernel is not None and kernel == its_kernel and number != its_number
 
 
-def _differ(one: int | None, other: int | None) -> bool:
-    return None not in (one, other) and one != other
-
-
 def is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether it looks the same."""
-    return not is_another(one, other) and (one["times"], one["entries"]) == (other["times"], other["entries"])
+    return not is_another(one, other) and one["entries"].keys() == other["entries"].keys() and all(
+        itertools.chain(*_compared(one, other))
+    )
 
 
 def may_be_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether it is the same, as far as can be seen, if somebody changed it between these looks."""
     if is_another(one, other):
         return False
-    known = None not in (one["born"], other["born"]) or one["times"] == other["times"]
-    return known or not set(one["entries"]).isdisjoint(other["entries"])
+    return is_same(one, other) or any(known and all(known) for known in _compared(one, other))
+
+
+def _compared(one: dict[str, Any], other: dict[str, Any]) -> Iterator[list[bool]]:
+    """Whether birth, times and each entry that both have are the same."""
+    yield _same((one["born"],), (other["born"],))
+    yield _same(one["times"], other["times"])
+    for name in one["entries"].keys() & other["entries"].keys():
+        yield _same(one["entries"][name], other["entries"][name])
+
+
+def _same(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> list[bool]:
+    """Whether each of these is the same, of those that are known of both."""
+    return [fact == its for fact, its in zip(one, other, strict=True) if None not in (fact, its)]

@@ -25,7 +25,7 @@ from bytepath._errors import ProgramError
 
 from . import storage
 
-PROTOCOL = 11
+PROTOCOL = 12
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02

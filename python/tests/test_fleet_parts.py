@@ -1220,6 +1220,71 @@ def test_a_source_is_the_same_directory_on_all_machines_whoever_changes_it_meanw
         asyncio.run(looked())
 
 
+def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_known_to_be_the_same(monkeypatch):
+    looks = [LOOK | {"inode": 3}, LOOK | {"times": (6, 6)} | entries(c=1), None]
+    setup = {
+        "id": "id", "word": None, "version": worker.about()["version"], "uid": os.getuid(), "source": "source",
+        "source_look": LOOK,
+    }  # fmt: skip
+    monkeypatch.setattr(worker.storage, "look", lambda _: looks.pop(0))
+    for of_copyings in ("_fit", "_trusted"):
+        monkeypatch.setattr(worker, of_copyings, set())
+    assert worker._unfit(setup) == "its source is not the directory that the others see"
+    assert worker._unfit(setup) == worker.DOUBT
+    worker.trust("id")
+    assert worker._unfit(setup) is None and looks == [None]
+
+    members = Members()
+    members.machines = [machines.Machine("one", "one", {}, ["a", "b"])]
+    assert members.fit() is None
+    members.doubted.add("b")
+    assert members.fit() == ["a"]
+    members.refused.add("a")
+    assert members.fit() == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("others", "there", "is_other"),
+    [
+        (["a"], [LOOK | {"times": (7, 7)}], False),
+        (["a"], [LOOK | {"times": (6, 6)}, LOOK | {"times": (8, 8)}], False),
+        (["a"], [LOOK | {"times": (6, 6)}], True),
+        # Nobody is there whose source was compared.
+        (["c"], [LOOK | {"times": (6, 6)}], False),
+    ],
+)
+def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_moment(monkeypatch, others, there, is_other):
+    seen, let_in = {"a": [LOOK | {"times": (7, 7)}, LOOK | {"times": (8, 8)}], "b": there}, []
+    if is_other:
+        seen["a"] = seen["a"][:1]
+
+    async def run(function, *_, workers, on_error):
+        [name] = workers
+        if function is worker.trust:
+            let_in.append(name)
+            return {name: None}
+        return {name: seen[name].pop(0) if len(seen[name]) > 1 else seen[name][0]}
+
+    async def at_once(_):
+        pass
+
+    async def judged():
+        for _ in range(2):
+            pieces._doubted(SimpleNamespace(run=run), "b")
+        assert members.doubted == {"b"} and members.fit() == others
+        await pieces.judging["b"]
+        assert not members.doubted and not pieces.judging
+
+    monkeypatch.setattr(ground.asyncio, "sleep", at_once)
+    members = Members()
+    members.machines = [machines.Machine(name, name, {}, [name]) for name in [*others, "b"]]
+    pieces = Pieces(SimpleNamespace(progress=None), None, ground.Ground("source", "copy", "id"), members, None)
+    pieces.ground.trusted = {"a"}
+    asyncio.run(judged())
+    assert (let_in, members.refused) == (([], {"b"}) if is_other else (["b"], set()))
+    assert not is_other or "b takes no part: source is not the same directory on a and on b" in members.told[0]
+
+
 def test_a_directory_looks_like_no_other_and_like_itself_while_nobody_changes_it(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

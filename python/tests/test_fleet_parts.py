@@ -10,7 +10,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-import warnings
 from collections import deque
 from types import SimpleNamespace
 
@@ -22,7 +21,6 @@ from fleet_hosts import wait_until  # noqa: E402
 
 from distributed import Client, LocalCluster  # noqa: E402
 from distributed.comm import CommClosedError  # noqa: E402
-from distributed.versions import VersionMismatchWarning  # noqa: E402
 
 from bytepath.fleet import analysis, cluster, each, files, findings, machines, metrics, report  # noqa: E402
 from bytepath.fleet import storage, worker  # noqa: E402
@@ -1157,11 +1155,48 @@ def test_another_python_is_refused_before_it_dies_and_another_patch_is_nothing_t
 
     with pytest.raises(FleetError, match=why) if why else contextlib.nullcontext():
         asyncio.run(cluster._one_python(SimpleNamespace(get_versions=versions)))
-    with warnings.catch_warnings(record=True) as told:
-        with cluster._mismatches() as mismatches:
-            warnings.warn(VersionMismatchWarning("a table"), stacklevel=1)
-            warnings.warn("another", stacklevel=1)
-        assert mismatches == ["a table"] and [str(each.message) for each in told] == ["another"]
+
+
+def test_another_python_whose_worker_is_only_there_after_the_client_is_refused(monkeypatch):
+    there = {}
+
+    async def versions():
+        return about_python(client="3.11.7.final.0", scheduler="3.11.7.final.0") | {"workers": about_python(**there)}
+
+    async def client(scheduler):
+        return SimpleNamespace(get_versions=versions, close=versions)
+
+    async def workers(*_):
+        there["a"] = "3.12.1.final.0"
+
+    monkeypatch.setattr(cluster, "_client", client)
+    monkeypatch.setattr(cluster, "_workers", workers)
+
+    async def connect():
+        async with cluster.connected("tcp://a"):
+            pass
+
+    with pytest.raises(FleetError, match=r"^a \(3\.12\): another Python"):
+        asyncio.run(connect())
+
+
+def test_another_python_that_comes_later_is_refused_and_sent_nothing():
+    here, asked = ".".join(map(str, sys.version_info[:2])), []
+    pythons = about_python(a=f"{here}.0.final.0", b="3.99.1.final.0")
+
+    async def broadcast(msg, workers, on_error):
+        assert msg["op"] == "versions"
+        return {name: pythons[name] for name in workers if name in pythons}
+
+    async def run(function, *_, workers, on_error):
+        asked.extend(workers)
+        return {name: {"host": name, "boot_id": name} | worker.about() | {"clock": 0.0} for name in workers}
+
+    info = {name: {"nthreads": 1} for name in ("a", "b", "asleep")}
+    client = SimpleNamespace(run=run, scheduler=SimpleNamespace(broadcast=broadcast))
+    found, refused = asyncio.run(machines.admit(client, [], info))
+    assert asked == ["a"] and [machine.workers for machine in found] == [["a"]]
+    assert list(refused) == ["b"] and refused["b"].startswith(f"b (3.99): another Python than here ({here})")
 
 
 def entries(**facts):

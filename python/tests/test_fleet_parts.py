@@ -1230,7 +1230,8 @@ LOOK = {"inode": 2, "born": None, "volume": None, "times": (5, 5)} | entries(a=1
          "not the same"),
         ([{"times": (1, 1)} | entries(a=None), {"times": (2, 2)} | entries(a=None)],
          [{"times": (3, 3)} | entries(a=None)], "not the same"),
-        ([{"born": 1, "times": (1, 1)}, {"born": 1, "times": (2, 2), "entries": {}}], [{"born": 1} | entries(c=3)], None),
+        ([{"born": 1, "times": (1, 1)}, {"born": 1, "times": (2, 2), "entries": {}}], [{"born": 1} | entries(c=3)],
+         None),
     ],
 )  # fmt: skip
 def test_a_source_is_the_same_directory_on_all_machines_whoever_changes_it_meanwhile(monkeypatch, here, there, why):
@@ -1253,6 +1254,25 @@ def test_a_source_is_the_same_directory_on_all_machines_whoever_changes_it_meanw
 
     with pytest.raises(FleetError, match=why) if why else contextlib.nullcontext():
         asyncio.run(looked())
+
+
+def made_up(inode, time, size=3, modified=1):
+    """How a directory with a file and a directory looks where a client made this inode and these times up."""
+    directory = storage.Status(0, 0o040755, inode, 4096, time, time, time)
+    file = storage.Status(0, 0o100644, inode + 1, size, time, time, modified)
+    entries = {b"directory": directory, b"file": file, b"link": storage.Status(0, 0o120777, inode, 1, time, time, time)}
+    return storage._told(directory, None, entries, True)
+
+
+def test_what_clients_of_object_stores_make_up_on_each_machine_is_not_compared():
+    one = made_up(inode=1, time=5)
+    assert storage.is_same(one, made_up(inode=3, time=7))
+    for other in (made_up(1, 5, size=4), made_up(1, 5, modified=2)):
+        assert not storage.is_same(one, other) and not storage.may_be_same(one, other)
+    del one["entries"][b"directory"]
+    assert not storage.is_same(one, made_up(1, 5)) and storage.may_be_same(one, made_up(1, 5))
+    del one["entries"][b"file"]
+    assert not storage.may_be_same(one, made_up(1, 5)), "nothing is known that is the same"
 
 
 def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_known_to_be_the_same(monkeypatch):
@@ -1288,7 +1308,9 @@ def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_k
         (["c"], [LOOK | {"times": (6, 6)}], False),
     ],
 )
-def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_moment(monkeypatch, others, there, is_other):
+def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_moment(
+    monkeypatch, others, there, is_other
+):
     seen, let_in = {"a": [LOOK | {"times": (7, 7)}, LOOK | {"times": (8, 8)}], "b": there}, []
     if is_other:
         seen["a"] = seen["a"][:1]

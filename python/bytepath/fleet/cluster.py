@@ -226,8 +226,7 @@ async def _one_python(client: Client) -> None:
 
 
 async def unlike_python(client: Client, worker: str) -> str | None:
-    """Why one that came since is to be sent nothing, not even a question, if its Python is another; an error where it does
-    not answer."""
+    """Why one that came since is to be sent no function, if its Python is another; an error where it is silent."""
     asked = {"op": "versions", "packages": []}
     found = await within(CONNECT_S, client.scheduler.broadcast(msg=asked, workers=[worker], on_error="ignore"))
     if worker not in found:

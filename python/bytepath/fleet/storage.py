@@ -23,9 +23,12 @@ _LOOK = 0x0100 | 0x0800 | _AT_STATX_FORCE_SYNC
 """No link is followed, and nothing is mounted for it."""
 _BASIC_AND_BIRTH = 0x0FFF
 _BIRTH = 0x0800
-_IS_DIRECTORY = 0o040000
+_IS_DIRECTORY, _IS_FILE = 0o040000, 0o100000
 _MOUNT_ROOT_OR_AUTOMOUNT = 0x2000 | 0x1000
 """What is mounted there, or is once somebody goes in, is each machine's own."""
+
+_FUSE = 0x65735546
+"""Its clients may make up the inodes of all, and the times of directories, on each machine, as for object stores."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -62,32 +65,53 @@ def look(path: str) -> dict[str, Any]:
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         itself = status(folder, b"", _AT_EMPTY_PATH | _AT_STATX_FORCE_SYNC)
-        with os.scandir(folder) as entries:
-            names = [os.fsencode(entry.name) for entry in itertools.islice(entries, NAMES_MAX + 1)]
-        return {
-            "inode": itself.inode,
-            "born": itself.born,
-            "volume": _volume(folder),
-            "times": (itself.changed, itself.modified),
-            "entries": _entries(folder, names) if len(names) <= NAMES_MAX else {},
-        }
+        with os.scandir(folder) as listed:
+            names = [os.fsencode(entry.name) for entry in itertools.islice(listed, NAMES_MAX + 1)]
+        entries = _entries(folder, names) if len(names) <= NAMES_MAX else {}
+        return _told(itself, _volume(folder), entries, _is_fuse(folder))
     finally:
         os.close(folder)
 
 
-def _entries(folder: int, names: list[bytes]) -> dict[bytes, tuple[int | None, ...]]:
-    """How the first of these look."""
-    found: dict[bytes, tuple[int | None, ...]] = {}
+def _told(
+    itself: Status, volume: tuple[str, int] | None, entries: dict[bytes, Status | None], is_fuse: bool
+) -> dict[str, Any]:
+    """What there is to compare, None where a machine may have its own."""
+    return {
+        "inode": None if is_fuse else itself.inode,
+        "born": None if is_fuse else itself.born,
+        "volume": volume,
+        "times": (None, None) if is_fuse else (itself.changed, itself.modified),
+        "entries": {name: _facts(entry, is_fuse) for name, entry in entries.items()},
+    }
+
+
+def _facts(entry: Status | None, is_fuse: bool) -> tuple[int | None, ...]:
+    if entry is None or entry.attributes & _MOUNT_ROOT_OR_AUTOMOUNT:
+        return (None,) * 4
+    kind = entry.mode & 0o170000
+    if is_fuse:
+        return (None, entry.size, None, entry.modified) if kind == _IS_FILE else (None,) * 4
+    # The size of a directory means something else on each file system.
+    return entry.inode, None if kind == _IS_DIRECTORY else entry.size, entry.changed, entry.modified
+
+
+def _entries(folder: int, names: list[bytes]) -> dict[bytes, Status | None]:
+    """The first of these."""
+    found: dict[bytes, Status | None] = {}
     for name in heapq.nsmallest(NAMES, names):
         # What nobody can look at tells nothing but its name.
-        found[name] = (None,) * 4
+        found[name] = None
         with contextlib.suppress(OSError):
-            entry = status(folder, name, _LOOK)
-            if not entry.attributes & _MOUNT_ROOT_OR_AUTOMOUNT:
-                # The size of a directory means something else on each file system.
-                size = entry.size if entry.mode & 0o170000 != _IS_DIRECTORY else None
-                found[name] = entry.inode, size, entry.changed, entry.modified
+            found[name] = status(folder, name, _LOOK)
     return found
+
+
+def _is_fuse(folder: int) -> bool:
+    """Whether it is on FUSE, which Python's os.fstatvfs does not tell."""
+    found = ctypes.create_string_buffer(256)
+    answered = _libc.fstatfs(folder, found) == 0
+    return bool(answered and ctypes.c_long.from_buffer(found).value == _FUSE)
 
 
 def _volume(folder: int) -> tuple[str, int] | None:

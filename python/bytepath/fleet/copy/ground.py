@@ -111,8 +111,8 @@ class Ground:
         return not await _ask(client, first.workers[0], first.name, worker.is_directory, path)
 
     async def trust(self, client: Client, name: str, others: list[str]) -> None:
-        """Lets a worker in whose source does not look as it did at the beginning: an error if it is another than that of
-        one of these others that was compared before, as far as one is left."""
+        """Lets a worker in whose source does not look as it did at the beginning: an error if it is another than that
+        of one of these others that was compared before, as far as one is left."""
         known = [other for other in others if other in self.trusted]
         if known and name not in self.trusted:
             pair = [Machine(each, each, {}, [each]) for each in (known[0], name)]

@@ -151,6 +151,33 @@ def test_a_source_that_machines_have_on_storage_of_their_own_is_refused(fleet, t
     assert not (tmp_path / "other").exists()
 
 
+@needs_root
+def test_a_worker_that_comes_later_takes_part_though_nothing_in_the_source_looks_as_at_the_beginning(fleet, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.mkdir()
+    # It tells no time of birth.
+    files = f"for i in $(seq 60); do echo $i >{source}/f$i; done"
+    own = f"mount -t ramfs ramfs {source} && {files} && exec \"$@\""
+    for name in NAMES:
+        fleet.end_worker(name)
+    fleet.worker("one", before=["unshare", "--mount", "sh", "-c", own, "sh"])
+    fleet.wait_for_workers(1)
+    within = fleet.workers["one"].pid
+    try:
+        running = fleet.begin_command("cp", "--json", "-", "--limit", "20", str(source), str(copy))
+        wait_until(some_are_copied(copy))
+        for path in Path(f"/proc/{within}/root{source}").iterdir():
+            os.utime(path)
+        Path(f"/proc/{within}/root{source}/new").touch()
+        fleet.worker("two", before=["nsenter", "--target", str(within), "--mount"])
+        out, said = running.communicate(timeout=60)
+    finally:
+        fleet.end_worker("one")
+        fleet.end_worker("two")
+    assert running.returncode == 0 and "takes no part" not in said, said
+    assert json.loads(out)["machines"] == 2
+
+
 def test_workers_of_several_users_are_refused_by_name(fleet, tree, tmp_path):
     # Another user may have no way to this Python.
     (tmp_path / "sitecustomize.py").write_text("import os\nown = os.getuid()\nos.getuid = lambda: own + 54321\n")

@@ -1,5 +1,6 @@
 """The parts of fleets that need no fleet: the journal, what is said of outliers, the page, the line of progress."""
 
+import ast
 import asyncio
 import contextlib
 import errno
@@ -9,7 +10,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-import warnings
 from collections import deque
 from types import SimpleNamespace
 
@@ -21,7 +21,6 @@ from fleet_hosts import wait_until  # noqa: E402
 
 from distributed import Client, LocalCluster  # noqa: E402
 from distributed.comm import CommClosedError  # noqa: E402
-from distributed.versions import VersionMismatchWarning  # noqa: E402
 
 from bytepath.fleet import analysis, cluster, each, files, findings, machines, metrics, report  # noqa: E402
 from bytepath.fleet import storage, words, worker  # noqa: E402
@@ -1170,14 +1169,56 @@ def test_another_python_is_refused_before_it_dies_and_another_patch_is_nothing_t
 
     with pytest.raises(FleetError, match=why) if why else contextlib.nullcontext():
         asyncio.run(cluster._one_python(SimpleNamespace(get_versions=versions)))
-    with warnings.catch_warnings(record=True) as told:
-        with cluster._mismatches() as mismatches:
-            warnings.warn(VersionMismatchWarning("a table"), stacklevel=1)
-            warnings.warn("another", stacklevel=1)
-        assert mismatches == ["a table"] and [str(each.message) for each in told] == ["another"]
 
 
-LOOK = {"inode": 2, "born": None, "volume": None, "times": (5, 5), "entries": ["a", "b"]}
+def test_another_python_whose_worker_is_only_there_after_the_client_is_refused(monkeypatch):
+    there = {}
+
+    async def versions():
+        return about_python(client="3.11.7.final.0", scheduler="3.11.7.final.0") | {"workers": about_python(**there)}
+
+    async def client(scheduler):
+        return SimpleNamespace(get_versions=versions, close=versions)
+
+    async def workers(*_):
+        there["a"] = "3.12.1.final.0"
+
+    monkeypatch.setattr(cluster, "_client", client)
+    monkeypatch.setattr(cluster, "_workers", workers)
+
+    async def connect():
+        async with cluster.connected("tcp://a"):
+            pass
+
+    with pytest.raises(FleetError, match=r"^a \(3\.12\): another Python"):
+        asyncio.run(connect())
+
+
+def test_another_python_that_comes_later_is_refused_and_sent_nothing():
+    here, asked = ".".join(map(str, sys.version_info[:2])), []
+    pythons = about_python(a=f"{here}.0.final.0", b="3.99.1.final.0")
+
+    async def broadcast(msg, workers, on_error):
+        assert msg["op"] == "versions"
+        return {name: pythons[name] for name in workers if name in pythons}
+
+    async def run(function, *_, workers, on_error):
+        asked.extend(workers)
+        return {name: {"host": name, "boot_id": name} | worker.about() | {"clock": 0.0} for name in workers}
+
+    info = {name: {"nthreads": 1} for name in ("a", "b", "asleep")}
+    client = SimpleNamespace(run=run, scheduler=SimpleNamespace(broadcast=broadcast))
+    found, refused = asyncio.run(machines.admit(client, [], info))
+    assert asked == ["a"] and [machine.workers for machine in found] == [["a"]]
+    assert list(refused) == ["b"] and refused["b"].startswith(f"b (3.99): another Python than here ({here})")
+
+
+def entries(**facts):
+    """Entries of which one fact is known."""
+    return {"entries": {name.encode(): (fact,) for name, fact in facts.items()}}
+
+
+LOOK = {"inode": 2, "born": None, "volume": None, "times": (5, 5)} | entries(a=1, b=1)
 
 
 @pytest.mark.parametrize(
@@ -1190,16 +1231,23 @@ LOOK = {"inode": 2, "born": None, "volume": None, "times": (5, 5), "entries": ["
         # Kernels may make that number of something else.
         ([{"volume": ("6.1", 1)}], [{"volume": ("6.2", 2)}], None),
         ([{}], [{"times": (6, 6)}], "not the same"),
-        ([{}], [{"entries": ["a"]}], "not the same"),
-        ([{"born": 1}], [{"born": 1, "entries": ["a"]}], "not the same"),
+        ([{}], [entries(a=1)], "not the same"),
+        ([{"born": 1}], [{"born": 1} | entries(a=1)], "not the same"),
+        ([{}], [entries(a=1, b=2)], "not the same"),
+        # On one of them something else is mounted there.
+        ([{}], [entries(a=1, b=None)], None),
         # Somebody changes it, once or all the time.
         ([{}, {"times": (6, 6)}], [{"times": (6, 6)}], None),
-        ([{"times": (6, 6), "entries": ["b"]}], [{"entries": ["b", "c"]}, {"times": (6, 6), "entries": ["b"]}], None),
-        ([{"entries": ["a", 1]}, {"entries": ["a", 2]}], [{"entries": ["a", 3]}, {"entries": ["a", 4]}], None),
-        ([{"times": 1, "entries": [1]}, {"times": 2, "entries": [2]}], [{"times": 3, "entries": [3]}], "not the same"),
-        ([{"born": 1, "times": 1}, {"born": 1, "times": 2, "entries": []}], [{"born": 1, "entries": [3]}], None),
+        ([{"times": (6, 6)} | entries(b=1)], [entries(b=1, c=1), {"times": (6, 6)} | entries(b=1)], None),
+        ([entries(a=1, b=1), entries(a=1, b=2)], [entries(a=1, b=3), entries(a=1, b=4)], None),
+        ([{"times": (1, 1)} | entries(a=1), {"times": (2, 2)} | entries(a=2)], [{"times": (3, 3)} | entries(a=3)],
+         "not the same"),
+        ([{"times": (1, 1)} | entries(a=None), {"times": (2, 2)} | entries(a=None)],
+         [{"times": (3, 3)} | entries(a=None)], "not the same"),
+        ([{"born": 1, "times": (1, 1)}, {"born": 1, "times": (2, 2), "entries": {}}], [{"born": 1} | entries(c=3)],
+         None),
     ],
-)
+)  # fmt: skip
 def test_a_source_is_the_same_directory_on_all_machines_whoever_changes_it_meanwhile(monkeypatch, here, there, why):
     seen = {name: [LOOK | change for change in changes] for name, changes in (("one", here), ("two", there))}
 
@@ -1222,6 +1270,92 @@ def test_a_source_is_the_same_directory_on_all_machines_whoever_changes_it_meanw
         asyncio.run(looked())
 
 
+def made_up(inode, time, size=3, modified=1):
+    """How a directory with a file and a directory looks where a client made this inode and these times up."""
+    directory = storage.Status(0, 0o040755, inode, 4096, time, time, time)
+    file = storage.Status(0, 0o100644, inode + 1, size, time, time, modified)
+    entries = {b"directory": directory, b"file": file, b"link": storage.Status(0, 0o120777, inode, 1, time, time, time)}
+    return storage._told(directory, None, entries, True)
+
+
+def test_what_clients_of_object_stores_make_up_on_each_machine_is_not_compared():
+    one = made_up(inode=1, time=5)
+    assert storage.is_same(one, made_up(inode=3, time=7))
+    for other in (made_up(1, 5, size=4), made_up(1, 5, modified=2)):
+        assert not storage.is_same(one, other) and not storage.may_be_same(one, other)
+    del one["entries"][b"directory"]
+    assert not storage.is_same(one, made_up(1, 5)) and storage.may_be_same(one, made_up(1, 5))
+    del one["entries"][b"file"]
+    assert not storage.may_be_same(one, made_up(1, 5)), "nothing is known that is the same"
+
+
+def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_known_to_be_the_same(monkeypatch):
+    looks = [LOOK | {"inode": 3}, LOOK | {"times": (6, 6)} | entries(c=1), None]
+    setup = {
+        "id": "id", "word": None, "version": worker.about()["version"], "uid": os.getuid(), "source": "source",
+        "source_look": LOOK,
+    }  # fmt: skip
+    monkeypatch.setattr(worker.storage, "look", lambda _: looks.pop(0))
+    for of_copyings in ("_fit", "_trusted"):
+        monkeypatch.setattr(worker, of_copyings, set())
+    assert worker._unfit(setup) == "its source is not the directory that the others see"
+    assert worker._unfit(setup) == worker.DOUBT
+    worker.trust("id")
+    assert worker._unfit(setup) is None and looks == [None]
+
+    members = Members()
+    members.machines = [machines.Machine("one", "one", {}, ["a", "b"])]
+    assert members.fit() is None
+    members.doubted.add("b")
+    assert members.fit() == ["a"]
+    members.refused.add("a")
+    assert members.fit() == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("others", "there", "is_other"),
+    [
+        (["a"], [LOOK | {"times": (7, 7)}], False),
+        (["a"], [LOOK | {"times": (6, 6)}, LOOK | {"times": (8, 8)}], False),
+        (["a"], [LOOK | {"times": (6, 6)}], True),
+        # Nobody is there whose source was compared.
+        (["c"], [LOOK | {"times": (6, 6)}], False),
+    ],
+)
+def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_moment(
+    monkeypatch, others, there, is_other
+):
+    seen, let_in = {"a": [LOOK | {"times": (7, 7)}, LOOK | {"times": (8, 8)}], "b": there}, []
+    if is_other:
+        seen["a"] = seen["a"][:1]
+
+    async def run(function, *_, workers, on_error):
+        [name] = workers
+        if function is worker.trust:
+            let_in.append(name)
+            return {name: None}
+        return {name: seen[name].pop(0) if len(seen[name]) > 1 else seen[name][0]}
+
+    async def at_once(_):
+        pass
+
+    async def judged():
+        for _ in range(2):
+            pieces._doubted(SimpleNamespace(run=run), "b")
+        assert members.doubted == {"b"} and members.fit() == others
+        await pieces.judging["b"]
+        assert not members.doubted and not pieces.judging
+
+    monkeypatch.setattr(ground.asyncio, "sleep", at_once)
+    members = Members()
+    members.machines = [machines.Machine(name, name, {}, [name]) for name in [*others, "b"]]
+    pieces = Pieces(SimpleNamespace(progress=None), None, ground.Ground("source", "copy", "id"), members, None)
+    pieces.ground.trusted = {"a"}
+    asyncio.run(judged())
+    assert (let_in, members.refused) == (([], {"b"}) if is_other else (["b"], set()))
+    assert not is_other or "b takes no part: source is not the same directory on a and on b" in members.told[0]
+
+
 def test_a_directory_looks_like_no_other_and_like_itself_while_nobody_changes_it(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -1237,7 +1371,23 @@ def test_a_directory_looks_like_no_other_and_like_itself_while_nobody_changes_it
     changed = storage.look(str(tmp_path / "one"))
     assert not storage.is_same(one, changed) and storage.may_be_same(one, changed)
     (tmp_path / "one/file").write_bytes(b"other")
-    assert storage.look(str(tmp_path / "one"))["entries"][0] != changed["entries"][0]
+    again = storage.look(str(tmp_path / "one"))
+    assert again["entries"][b"file"] != changed["entries"][b"file"]
+    assert again["entries"][b"new"] == changed["entries"][b"new"]
+
+
+@needs_root
+def test_what_one_machine_has_mounted_below_a_directory_makes_it_no_other(tmp_path):
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "file").touch()
+    script = "import os\nfrom bytepath.fleet import storage\nprint(repr(storage.look(os.environ['LOOK'])))\n"
+    environment = {**os.environ, "LOOK": str(tmp_path)}
+    mount = f'mount -t tmpfs tmpfs {tmp_path}/mounted && exec "$@"'
+    there = ["unshare", "--mount", "sh", "-c", mount, "sh", sys.executable, "-c", script]
+    done = subprocess.run(there, env=environment, capture_output=True, text=True, check=True)
+    here, other = storage.look(str(tmp_path)), ast.literal_eval(done.stdout)
+    assert other["entries"][b"mounted"] == (None,) * 4 and None not in other["entries"][b"file"]
+    assert storage.is_same(here, other)
 
 
 @needs_root

@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import multiprocessing
 import os
+import platform
 import re
 import resource
 import signal
@@ -82,12 +83,10 @@ async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterat
     async with contextlib.AsyncExitStack() as stack:
         if count is not None:
             scheduler = await stack.enter_async_context(local(count))
-        with _mismatches() as mismatches:
-            client = await _client(scheduler)
+        client = await _client(scheduler)
         stack.push_async_callback(_closed, client)
         await _workers(client, scheduler, count or 1, workers_s)
-        if mismatches:
-            await _one_python(client)
+        await _one_python(client)
         yield client
 
 
@@ -210,20 +209,6 @@ async def _client(scheduler: Any) -> Client:
         ) from error
 
 
-@contextlib.contextmanager
-def _mismatches() -> Iterator[list[str]]:
-    """What Dask warns of meanwhile because it differs between machines, which nobody is shown."""
-    mismatches: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", VersionMismatchWarning)
-        yield mismatches
-    for warning in caught:
-        if issubclass(warning.category, VersionMismatchWarning):
-            mismatches.append(str(warning.message))
-        else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-
-
 async def _one_python(client: Client) -> None:
     """Refuses another Python: functions are sent as the code of this one, of which another minor version dies."""
     try:
@@ -237,10 +222,21 @@ async def _one_python(client: Client) -> None:
     others = [f"{who} ({minor})" for who, minor in minors.items() if minor != here]
     if others:
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-        raise FleetError(
-            f"{', '.join(others[:5])}{more}: another Python than here ({here}); "
-            "Dask needs one minor version on all machines"
-        )
+        raise FleetError(f"{', '.join(others[:5])}{more}{_another_python(here)}")
+
+
+async def unlike_python(client: Client, worker: str) -> str | None:
+    """Why one that came since is to be sent no function, if its Python is another; an error where it is silent."""
+    asked = {"op": "versions", "packages": []}
+    found = await within(CONNECT_S, client.scheduler.broadcast(msg=asked, workers=[worker], on_error="ignore"))
+    if worker not in found:
+        raise TimeoutError
+    minor, here = _minor(found[worker]), ".".join(platform.python_version_tuple()[:2])
+    return None if minor == here else f"{worker} ({minor}){_another_python(here)}"
+
+
+def _another_python(here: str) -> str:
+    return f": another Python than here ({here}); Dask needs one minor version on all machines"
 
 
 def _minor(about: Any) -> str:

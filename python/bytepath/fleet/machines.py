@@ -9,6 +9,7 @@ from typing import Any
 
 from distributed import Client
 
+from .cluster import CONNECT_S, unlike_python
 from .errors import FleetError, Lost
 from .within import within
 
@@ -179,7 +180,7 @@ async def admit(
     cannot."""
     known = {worker: machine for machine in machines for worker in machine.workers}
     new = [worker for worker in info if worker not in known]
-    facts = dict(zip(new, await asyncio.gather(*(_ask(client, worker) for worker in new)), strict=True))
+    facts = dict(zip(new, await asyncio.gather(*(_met(client, worker) for worker in new)), strict=True))
     found = {machine.key: Machine(machine.name, machine.key, machine.facts, uids=machine.uids) for machine in machines}
     refused: dict[str, str] = {}
     for worker, about in info.items():
@@ -189,6 +190,9 @@ async def admit(
         elif not isinstance(answer, dict):
             # It is asked again.
             continue
+        elif "refused" in answer:
+            refused[worker] = answer["refused"]
+            continue
         elif wrong := unfit({worker: answer}):
             refused[worker] = wrong[0]
             continue
@@ -197,6 +201,17 @@ async def admit(
         machine.workers.append(worker)
         machine.threads += about["nthreads"]
     return [machine for machine in found.values() if machine.workers], refused
+
+
+async def _met(client: Client, worker: str) -> dict[str, Any] | str:
+    """What one that came since is; or why it cannot even be asked."""
+    try:
+        wrong = await unlike_python(client, worker)
+    except (TimeoutError, asyncio.TimeoutError):
+        return f"no answer within {CONNECT_S} s"
+    except OSError as error:
+        raise Lost("the scheduler is gone") from error
+    return {"refused": wrong} if wrong else await _ask(client, worker)
 
 
 async def _ask(client: Client, worker: str) -> dict[str, Any] | str:

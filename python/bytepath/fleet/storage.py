@@ -2,11 +2,11 @@
 
 import contextlib
 import ctypes
-import hashlib
 import heapq
 import itertools
 import os
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,12 @@ _LOOK = 0x0100 | 0x0800 | _AT_STATX_FORCE_SYNC
 """No link is followed, and nothing is mounted for it."""
 _BASIC_AND_BIRTH = 0x0FFF
 _BIRTH = 0x0800
-_IS_DIRECTORY = 0o040000
+_IS_DIRECTORY, _IS_FILE = 0o040000, 0o100000
+_MOUNT_ROOT_OR_AUTOMOUNT = 0x2000 | 0x1000
+"""What is mounted there, or is once somebody goes in, is each machine's own."""
+
+_FUSE = 0x65735546
+"""Its clients may make up the inodes of all, and the times of directories, on each machine, as for object stores."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -32,6 +37,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Status:
     """What statx(2) says, times in nanoseconds; Python's os.stat knows no time of birth."""
 
+    attributes: int
     mode: int
     inode: int
     size: int
@@ -47,11 +53,11 @@ def status(folder: int, name: bytes, flags: int) -> Status:
     if _libc.statx(folder, name, flags, _BASIC_AND_BIRTH, found) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), os.fsdecode(name) or None)
-    [mask], [mode] = struct.unpack_from("=I", found, 0), struct.unpack_from("=H", found, 28)
+    mask, attributes, mode = struct.unpack_from("=I4xQ12xH", found)
     inode, size = struct.unpack_from("=QQ", found, 32)
     times = (struct.unpack_from("=qI", found, at) for at in (80, 96, 112))
     born, changed, modified = (seconds * 10**9 + ns for seconds, ns in times)
-    return Status(mode, inode, size, (born or None) if mask & _BIRTH else None, changed, modified)
+    return Status(attributes, mode, inode, size, (born or None) if mask & _BIRTH else None, changed, modified)
 
 
 def look(path: str) -> dict[str, Any]:
@@ -59,31 +65,53 @@ def look(path: str) -> dict[str, Any]:
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         itself = status(folder, b"", _AT_EMPTY_PATH | _AT_STATX_FORCE_SYNC)
-        with os.scandir(folder) as entries:
-            names = [os.fsencode(entry.name) for entry in itertools.islice(entries, NAMES_MAX + 1)]
-        return {
-            "inode": itself.inode,
-            "born": itself.born,
-            "volume": _volume(folder),
-            "times": (itself.changed, itself.modified),
-            "entries": _entries(folder, names) if len(names) <= NAMES_MAX else [],
-        }
+        with os.scandir(folder) as listed:
+            names = [os.fsencode(entry.name) for entry in itertools.islice(listed, NAMES_MAX + 1)]
+        entries = _entries(folder, names) if len(names) <= NAMES_MAX else {}
+        return _told(itself, _volume(folder), entries, _is_fuse(folder))
     finally:
         os.close(folder)
 
 
-def _entries(folder: int, names: list[bytes]) -> list[str]:
-    """How the first of these look, in few bytes."""
-    found = []
+def _told(
+    itself: Status, volume: tuple[str, int] | None, entries: dict[bytes, Status | None], is_fuse: bool
+) -> dict[str, Any]:
+    """What there is to compare, None where a machine may have its own."""
+    return {
+        "inode": None if is_fuse else itself.inode,
+        "born": None if is_fuse else itself.born,
+        "volume": volume,
+        "times": (None, None) if is_fuse else (itself.changed, itself.modified),
+        "entries": {name: _facts(entry, is_fuse) for name, entry in entries.items()},
+    }
+
+
+def _facts(entry: Status | None, is_fuse: bool) -> tuple[int | None, ...]:
+    if entry is None or entry.attributes & _MOUNT_ROOT_OR_AUTOMOUNT:
+        return (None,) * 4
+    kind = entry.mode & 0o170000
+    if is_fuse:
+        return (None, entry.size, None, entry.modified) if kind == _IS_FILE else (None,) * 4
+    # The size of a directory means something else on each file system.
+    return entry.inode, None if kind == _IS_DIRECTORY else entry.size, entry.changed, entry.modified
+
+
+def _entries(folder: int, names: list[bytes]) -> dict[bytes, Status | None]:
+    """The first of these."""
+    found: dict[bytes, Status | None] = {}
     for name in heapq.nsmallest(NAMES, names):
-        # What nobody can look at tells nothing.
+        # What nobody can look at tells nothing but its name.
+        found[name] = None
         with contextlib.suppress(OSError):
-            entry = status(folder, name, _LOOK)
-            # The size of a directory means something else on each file system.
-            size = entry.size if entry.mode & 0o170000 != _IS_DIRECTORY else None
-            what = (name, entry.inode, size, entry.changed, entry.modified)
-            found.append(hashlib.sha256(repr(what).encode()).hexdigest()[:16])
+            found[name] = status(folder, name, _LOOK)
     return found
+
+
+def _is_fuse(folder: int) -> bool:
+    """Whether it is on FUSE, which Python's os.fstatvfs does not tell."""
+    found = ctypes.create_string_buffer(256)
+    answered = _libc.fstatfs(folder, found) == 0
+    return bool(answered and ctypes.c_long.from_buffer(found).value == _FUSE)
 
 
 def _volume(folder: int) -> tuple[str, int] | None:
@@ -98,24 +126,34 @@ def _volume(folder: int) -> tuple[str, int] | None:
 
 def is_another(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether it is another directory, whatever was done in it between these looks."""
-    if one["inode"] != other["inode"] or _differ(one["born"], other["born"]):
+    if not all(_same((one["inode"], one["born"]), (other["inode"], other["born"]))):
         return True
     (kernel, number), (its_kernel, its_number) = (look["volume"] or (None, 0) for look in (one, other))
     return kernel is not None and kernel == its_kernel and number != its_number
 
 
-def _differ(one: int | None, other: int | None) -> bool:
-    return None not in (one, other) and one != other
-
-
 def is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether it looks the same."""
-    return not is_another(one, other) and (one["times"], one["entries"]) == (other["times"], other["entries"])
+    return not is_another(one, other) and one["entries"].keys() == other["entries"].keys() and all(
+        itertools.chain(*_compared(one, other))
+    )
 
 
 def may_be_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether it is the same, as far as can be seen, if somebody changed it between these looks."""
     if is_another(one, other):
         return False
-    known = None not in (one["born"], other["born"]) or one["times"] == other["times"]
-    return known or not set(one["entries"]).isdisjoint(other["entries"])
+    return is_same(one, other) or any(known and all(known) for known in _compared(one, other))
+
+
+def _compared(one: dict[str, Any], other: dict[str, Any]) -> Iterator[list[bool]]:
+    """Whether birth, times and each entry that both have are the same."""
+    yield _same((one["born"],), (other["born"],))
+    yield _same(one["times"], other["times"])
+    for name in one["entries"].keys() & other["entries"].keys():
+        yield _same(one["entries"][name], other["entries"][name])
+
+
+def _same(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> list[bool]:
+    """Whether each of these is the same, of those that are known of both."""
+    return [fact == its for fact, its in zip(one, other, strict=True) if None not in (fact, its)]

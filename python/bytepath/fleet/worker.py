@@ -25,7 +25,7 @@ from bytepath._errors import ProgramError
 
 from . import storage
 
-PROTOCOL = 11
+PROTOCOL = 12
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02
@@ -36,6 +36,8 @@ WANTED_S = 10
 """So long the scheduler may take to say whether somebody still waits."""
 
 OVER = "it is over"
+DOUBT = "its source does not look as it did at the beginning"
+"""Somebody may have changed it since: who hands out the pieces finds out, and they are done by others until then."""
 
 ELSEWHERE = "start the worker with XDG_RUNTIME_DIR (or TMPDIR) set to a directory of its user"
 MARK_MAX = 256
@@ -143,7 +145,7 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
     if why:
         from distributed import get_worker
 
-        return json.dumps({"refused": why, "worker": get_worker().address}).encode()
+        return json.dumps({"doubted" if why == DOUBT else "refused": why, "worker": get_worker().address}).encode()
     with contextlib.ExitStack() as stack:
         if setup.get("per_machine"):
             stack.enter_context(_slot(setup["id"], setup["per_machine"], setup["late_s"]))
@@ -238,9 +240,13 @@ def _unfit(setup: dict[str, Any]) -> str | None:
         return f"it has {own}, and the copying is done by {setup['version']}"
     if os.getuid() != setup["uid"]:
         return f"it runs as uid {os.getuid()}, and the others as uid {setup['uid']}: start all workers as one user"
-    with contextlib.suppress(OSError):
-        if setup["source_look"] and not storage.may_be_same(setup["source_look"], storage.look(setup["source"])):
-            return f"its {setup['source']} is not the directory that the others see"
+    if setup["id"] not in _trusted and setup["source_look"]:
+        with contextlib.suppress(OSError):
+            look = storage.look(setup["source"])
+            if storage.is_another(setup["source_look"], look):
+                return f"its {setup['source']} is not the directory that the others see"
+            if not storage.is_same(setup["source_look"], look):
+                return DOUBT
     if setup["word"] is not None:
         word, number = marked(setup["mark"])
         if number in (errno.EACCES, errno.EPERM):
@@ -260,6 +266,14 @@ def no_entry(who: str, uid: int, folder: str) -> str:
 _fit: set[tuple[str, str | None]] = set()
 
 
+def trust(id: str) -> None:
+    """The source of a copying is here that of the others, however it looks by now."""
+    _trusted.add(id)
+
+
+_trusted: set[str] = set()
+
+
 _over: deque[str] = deque(maxlen=64)
 """What pieces may still come of that are not to be begun."""
 
@@ -267,6 +281,7 @@ _over: deque[str] = deque(maxlen=64)
 def release(id: str, session: str) -> None:
     """Ends the engines in this process, and with them all there is of a copying, until it goes on in another session."""
     _fit.clear()
+    _trusted.clear()
     with _lock:
         _over.append(session)
         for engine in _busy:

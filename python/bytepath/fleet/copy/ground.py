@@ -30,6 +30,10 @@ class Taken(FleetError):
     """Another copying is at the destination."""
 
 
+class Another(FleetError):
+    """A source is not the same directory everywhere."""
+
+
 class Ground:
     """Where a copying goes on: paths that mean the same on every machine."""
 
@@ -40,6 +44,8 @@ class Ground:
         self.umask = files.umask()
         self.session = ""
         self.source_look: dict[str, Any] | None = None
+        self.trusted: set[str] = set()
+        """Workers whose source was compared with that of others."""
         self.uid = os.getuid()
         self.is_new = False
         self.word: str | None = None
@@ -104,6 +110,16 @@ class Ground:
         first, path = machines[0], self.destination if self.is_new else self.run
         return not await _ask(client, first.workers[0], first.name, worker.is_directory, path)
 
+    async def trust(self, client: Client, name: str, others: list[str]) -> None:
+        """Lets a worker in whose source does not look as it did at the beginning: an error if it is another than that
+        of one of these others that was compared before, as far as one is left."""
+        known = [other for other in others if other in self.trusted]
+        if known and name not in self.trusted:
+            pair = [Machine(each, each, {}, [each]) for each in (known[0], name)]
+            await _one_source(client, self.source, pair, [look for _, look in await _looks(client, self.source, pair)])
+        await _ask(client, name, name, worker.trust, self.id)
+        self.trusted.add(name)
+
     async def agree(self, client: Client, machines: list[Machine]) -> None:
         """Sees that the destination is one storage: what one machine writes there, the others find."""
         path, word = self._mark(), uuid.uuid4().hex
@@ -165,6 +181,7 @@ async def check(client: Client, ground: Ground, machines: list[Machine]) -> None
             raise FleetError(f"{ground.source} lies in {ground.destination}, which it would be copied over")
     looks = [answer["source"]["look"] for answer in answers]
     ground.source_look = await _one_source(client, ground.source, machines, looks)
+    ground.trusted = {machine.workers[0] for machine in machines}
     ground.is_new = not answers[0]["destination"]["exists"]
 
 
@@ -195,7 +212,7 @@ async def _one_source(
         return [m for m in others if not any(storage.is_same(a, b) for a in looks[first.name] for b in looks[m.name])]
 
     def refuse(machine: Machine) -> None:
-        raise FleetError(
+        raise Another(
             f"{source} is not the same directory on {first.name} and on {machine.name}: mount the same file system on "
             "both, or name a path that is on it"
         )

@@ -24,6 +24,8 @@ class Members:
         self.machines: list[Machine] = []
         self.refused: set[str] = set()
         """Workers that get no work."""
+        self.doubted: set[str] = set()
+        """Workers that get none until it is known whether their source is that of the others."""
         self.told: list[str] = []
         """Why they get none."""
         self.seen: dict[str, str] = {}
@@ -49,8 +51,12 @@ class Members:
 
     def fit(self) -> list[str] | None:
         """The workers that may be asked; None where that is all of them."""
-        if not self.refused:
+        if not self.refused | self.doubted:
             return None
+        # Where there is no other, one that is in doubt is about to be let in.
+        return [name for name in self.not_refused() if name not in self.doubted] or self.not_refused()
+
+    def not_refused(self) -> list[str]:
         return [name for machine in self.machines for name in machine.workers if name not in self.refused]
 
     def look(self, client: Client) -> None:

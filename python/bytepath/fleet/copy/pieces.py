@@ -20,7 +20,7 @@ from ..cluster import first_line
 from ..errors import FleetError, Lost
 from ..machines import awake
 from ..within import ended, within
-from .ground import Ground
+from .ground import Another, Ground
 from .journal import Journal
 from .members import Members
 from .options import Options
@@ -175,6 +175,8 @@ class Pieces:
         self.session = uuid.uuid4().hex
         self.settled_at = self.wanted_at = self.measured_at = 0.0
         self.wanting: asyncio.Task[None] | None = None
+        self.judging: dict[str, asyncio.Task[None]] = {}
+        """By the workers that are in doubt."""
         self.stop: str | None = None
         self.suspects: list[tuple[int, dict[str, Any]]] = []
         """What is yet to be tried by itself: who dies of one piece takes others along, and none of them can be told from it."""
@@ -263,15 +265,19 @@ class Pieces:
         self.wanting = asyncio.create_task(self._ask_back(client))
 
     async def _ask_back(self, client: Client) -> None:
-        all = [name for machine in self.members.machines for name in machine.workers if name not in self.members.refused]
+        all = self.members.not_refused()
         some = random.sample(all, min(len(all), WANT_OF_MAX))
         # Who does not hear of it gives back the rest when its time is over.
         with contextlib.suppress(Exception):
             await within(WANT_PATIENCE_S, client.run(worker.want, self.ground.id, workers=some, on_error="ignore"))
 
     def _want_no_more(self) -> None:
-        if self.wanting is not None:
-            self.wanting.cancel()
+        for task in (self.wanting, *self.judging.values()):
+            if task is not None:
+                task.cancel()
+        # One that is ended before it began clears nothing up.
+        self.judging.clear()
+        self.members.doubted.clear()
 
     def _key(self) -> tuple[str, int]:
         # One group of tasks: the scheduler keeps account of every group until the fleet is idle.
@@ -324,6 +330,10 @@ class Pieces:
             self._refused(answer)
             flight.attempts -= 1
             return self._again(client, flight, stage, answer["refused"])
+        if "doubted" in answer:
+            self._doubted(client, answer["worker"])
+            flight.attempts -= 1
+            return self._again(client, flight, stage, answer["doubted"])
         answer = {**_EMPTY, **answer}
         if answer.get("fenced"):
             if self._is_given_up(client, flight, stage):
@@ -353,6 +363,27 @@ class Pieces:
         self.members.refuse(answer["worker"], line)
         if not self.members.fit():
             raise FleetError(f"{line}, and there is no other worker\n{self.journal.so_far()}")
+
+    def _doubted(self, client: Client, name: str) -> None:
+        """Finds out whether a worker's source is that of the others, while they go on."""
+        if name not in self.judging:
+            self.members.doubted.add(name)
+            self.judging[name] = asyncio.create_task(self._judge_aside(client, name))
+
+    async def _judge_aside(self, client: Client, name: str) -> None:
+        try:
+            # Who does not answer is doubted again with its next piece.
+            with contextlib.suppress(FleetError):
+                await self._judge(client, name)
+        finally:
+            self.members.doubted.discard(name)
+            self.judging.pop(name, None)
+
+    async def _judge(self, client: Client, name: str) -> None:
+        try:
+            await self.ground.trust(client, name, self.members.not_refused())
+        except Another as error:
+            self.members.refuse(name, f"{name} takes no part: {error}")
 
     def _again(self, client: Client, flight: Flight, stage: int, why: str) -> None:
         if not self._is_given_up(client, flight, stage):
@@ -498,6 +529,10 @@ class Pieces:
             if "refused" in answer:
                 self._refused(answer)
                 why = answer["refused"]
+                continue
+            if "doubted" in answer:
+                await self._judge(client, answer["worker"])
+                attempts -= 1
                 continue
             if answer.get("stop"):
                 raise Full(f"{self._at_whom(answer)}{answer['stop']}\n{self.journal.so_far()}")

@@ -64,7 +64,7 @@ impl Output {
             Ok(file) => Ok(Way::Special(file)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 // A trial, gone as soon as made: a folder may be missing, full or read-only.
-                tempfile::tempfile_in(folder(path))?;
+                tempfile::tempfile_in(folder(&followed(path)?))?;
                 Ok(Way::Replaced)
             }
             Err(error) => Err(error.into()),
@@ -174,10 +174,7 @@ struct Written {
 impl Written {
     fn beside(path: &Path, text: &[u8]) -> std::io::Result<Written> {
         // What a link points to is replaced, and the link kept.
-        if is_planted(path) {
-            return Err(Errno::ACCESS.into());
-        }
-        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let path = followed(path)?;
         let old = std::fs::metadata(&path).ok().map(|old| old.permissions());
         // Its passing name is nobody's business, and would be in the error.
         let may = Access::WRITE_OK | Access::EXEC_OK;
@@ -241,12 +238,31 @@ fn unnamed(folder: &Path) -> Option<File> {
     file.ok().map(File::from)
 }
 
+/// As many links as the kernel follows (MAXSYMLINKS).
+const LINKS_MAX: usize = 40;
+
+/// The file that a path leads to by symbolic links, or is to be made where the last of them points.
+///
+/// # Errors
+/// The links lead nowhere, or are not to be followed.
+fn followed(path: &Path) -> std::io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        if is_planted(&path) {
+            return Err(Errno::ACCESS.into());
+        }
+        match std::fs::read_link(&path) {
+            Ok(next) => path = folder(&path).join(next),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(Errno::LOOP.into())
+}
+
 /// What is open already at a path that stands for a descriptor, as /dev/stderr, /dev/fd/3 and
 /// /proc/self/fd/3 do. Whoever opened it goes on writing there, so a new file in the place of its
 /// name would take away what it holds and what follows.
 pub(crate) fn descriptor(path: &Path) -> Option<std::io::Result<File>> {
-    /// As many links as the kernel follows (MAXSYMLINKS).
-    const LINKS_MAX: usize = 40;
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let place = std::fs::canonicalize(folder(&path)).ok()?;
@@ -391,8 +407,8 @@ pub(crate) fn replaces_none<'n>(
 
 /// What is not there yet has no more than its place: a folder, and a name in it.
 fn to_be(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name().filter(|_| !path.exists())?;
-    Some(std::fs::canonicalize(folder(path)).ok()?.join(name))
+    let path = followed(path).ok().filter(|path| !path.exists())?;
+    Some(std::fs::canonicalize(folder(&path)).ok()?.join(path.file_name()?))
 }
 
 /// What tells the regular file at a path, or standard output for `-`, from others.

@@ -609,3 +609,26 @@ fn a_file_that_is_replaced_keeps_its_permissions() {
     ));
     assert_eq!(done.well().stdout, "600\n644\n666\n640\n");
 }
+
+#[test]
+fn what_a_link_points_to_is_made_where_it_is_not_there_yet() {
+    let folder = folder();
+    let path = folder.path().display();
+    let prepare = "mkdir a b; ln -s ../b/new a/first; ln -s a/first l; ln -s loop loop";
+    for option in ["--json", "--metrics"] {
+        let done = shell(&format!(
+            "cd {path} && rm -rf * && {prepare}; $bytepath gen zeros --bytes 5 {option} l >/dev/null; \
+             echo $?; [ -L l -a -L a/first -a -s b/new ] && echo kept"
+        ));
+        assert_eq!(done.stdout, "0\nkept\n", "{option}: {done:?}");
+        // The trial is made there as well, and two names of one file are one.
+        let done = shell(&format!(
+            "cd {path} && rm -rf * && {prepare}; rmdir b; \
+             $bytepath gen zeros --bytes 5 {option} l >/dev/null; [ -L l -a -L a/first ] && echo kept; \
+             $bytepath gen zeros --bytes 5 {option} loop >/dev/null; [ -L loop ] && echo kept; \
+             mkdir b; $bytepath gen zeros --bytes 5 --json l --metrics b/new >/dev/null || ls b"
+        ));
+        assert_eq!(done.stdout, "kept\nkept\n", "{option}: {done:?}");
+        assert!(done.stderr.contains("are one file"), "{option}: {done:?}");
+    }
+}

@@ -2,16 +2,17 @@
 //! that the folder is missing; written whole or not at all, so that an older result is there until
 //! a better one is.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use bytepath_lab::store::Store;
-use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, accessat, linkat, openat};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, XattrFlags};
+use rustix::fs::{accessat, fremovexattr, fsetxattr, getxattr, linkat, openat};
 use rustix::io::Errno;
 use tempfile::TempPath;
 
@@ -152,7 +153,7 @@ pub(crate) fn replace_file(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     Ok(written.replace()?)
 }
 
-/// Puts a new file in the place of the old one, if there was one, with its permissions.
+/// Puts a new file in the place of the old one, if there was one, with its owner and permissions.
 fn replace(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     let written = Written::beside(path, text)?;
     // Some file systems (NFS, those with quotas) tell only now that bytes are lost, while the old
@@ -175,7 +176,6 @@ impl Written {
     fn beside(path: &Path, text: &[u8]) -> std::io::Result<Written> {
         // What a link points to is replaced, and the link kept.
         let path = followed(path)?;
-        let old = std::fs::metadata(&path).ok().map(|old| old.permissions());
         // Its passing name is nobody's business, and would be in the error.
         let may = Access::WRITE_OK | Access::EXEC_OK;
         accessat(CWD, folder(&path), may, AtFlags::EACCESS)?;
@@ -188,19 +188,16 @@ impl Written {
                 (file, Some(name))
             }
         };
-        if let Some(old) = old {
-            // The umask is for new files.
-            file.set_permissions(old)?;
-        }
+        gives_access_as(&path, &file)?;
         file.write_all(text)?;
         Ok(Written { file, name, path })
     }
 
     fn replace(self) -> std::io::Result<()> {
         let Written { file, name, path } = self;
+        let unnamed = PathBuf::from(format!("{OPEN}/{}", file.as_raw_fd()));
         let link = |name: &Path| {
-            let unnamed = format!("{OPEN}/{}", file.as_raw_fd());
-            linkat(CWD, unnamed, CWD, name, AtFlags::SYMLINK_FOLLOW).map_err(std::io::Error::from)
+            linkat(CWD, &unnamed, CWD, name, AtFlags::SYMLINK_FOLLOW).map_err(std::io::Error::from)
         };
         let name = match name {
             Some(name) => name,
@@ -212,10 +209,8 @@ impl Written {
                 }
                 // A security module may allow new files and no new names.
                 Err(_) => {
-                    let permissions = file.metadata()?.permissions();
-                    let mut named = tempfile::Builder::new()
-                        .permissions(permissions)
-                        .tempfile_in(folder(&path))?;
+                    let mut named = tempfile::Builder::new().tempfile_in(folder(&path))?;
+                    gives_access_as(&unnamed, named.as_file())?;
                     (&file).rewind()?;
                     std::io::copy(&mut &file, named.as_file_mut())?;
                     device::settle(named.as_file())?;
@@ -226,6 +221,32 @@ impl Written {
         Ok(name.persist(path)?)
     }
 }
+
+/// Gives a new file the owner, group, access list and permissions of the one whose place it takes, if
+/// there is one, as far as that is allowed: who may read the one may read the other.
+fn gives_access_as(old: &Path, new: &File) -> std::io::Result<()> {
+    let Ok(found) = std::fs::metadata(old) else { return Ok(()) };
+    let made = new.metadata()?;
+    let (owner, group) = (Some(found.uid()), Some(found.gid()));
+    if (owner, group) != (Some(made.uid()), Some(made.gid())) {
+        // Who may not give files away may give them to a group that it is in.
+        let _ = fchown(new, owner, group).or_else(|_| fchown(new, None, group));
+    }
+    let mut list = [0; LIST_BYTES_MAX];
+    let _ = match getxattr(old, ACCESS_LIST, &mut list) {
+        Ok(bytes) => fsetxattr(new, ACCESS_LIST, &list[..bytes], XattrFlags::empty()),
+        // It may have one by the default list of its folder.
+        Err(_) => fremovexattr(new, ACCESS_LIST),
+    };
+    // Last: a new owner takes set-id bits away. The umask is for new files.
+    new.set_permissions(found.permissions())
+}
+
+/// A longer list is left out; the longest that ext4 keeps in a block is shorter.
+const LIST_BYTES_MAX: usize = 4096;
+
+/// The attribute that is the access list of a file.
+const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
 /// Where a file without a name can be given one.
 const OPEN: &str = "/proc/self/fd";

@@ -632,3 +632,26 @@ fn what_a_link_points_to_is_made_where_it_is_not_there_yet() {
         assert!(done.stderr.contains("are one file"), "{option}: {done:?}");
     }
 }
+
+#[test]
+fn a_file_that_is_replaced_keeps_its_owner_its_group_and_its_list() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root gives files away");
+        return;
+    }
+    let folder = folder();
+    let path = folder.path().display();
+    let lists = installed("setfacl");
+    for option in ["--json", "--metrics"] {
+        let done = shell(&format!(
+            "cd {path}; umask 077; echo old >page; chmod 640 page; chown 12:1000 page; \
+             {}$bytepath gen zeros --bytes 5 {option} page >/dev/null && stat -c '%u:%g %a' page && \
+             ! grep -q old page{}",
+            if lists { "setfacl -m u:99:r page && " } else { "" },
+            if lists { " && getfacl -np page" } else { "" },
+        ));
+        let said = done.well().stdout;
+        assert!(said.starts_with("12:1000 640\n"), "{option}: {said}");
+        assert!(!lists || said.contains("user:99:r--"), "{option}: {said}");
+    }
+}

@@ -91,6 +91,7 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
 }
 
 fn copy(called: &Called, settings: &Settings, options: &Options) -> ExitCode {
+    operands::begin(settings, options);
     let checked = options.plan.check().map_err(anyhow::Error::from);
     let ledger = match checked.and_then(|()| ledger::Ledger::open(&options.extras)) {
         Ok(ledger) => ledger,

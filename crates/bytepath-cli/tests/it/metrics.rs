@@ -360,13 +360,8 @@ fn a_job_that_a_signal_ends_tells_so() {
     input.write_all(b"some").expect("it reads");
     until(&file, |page| moved(page) == 4.0);
     let pid = Pid::from_child(pv.child());
-    // In its first moment it leaves signals to the kernel, which tells nobody.
-    until(Path::new(&format!("/proc/{pid}/status")), |_| catches(pid, Signal::TERM));
     kill_process(pid, Signal::TERM).expect("it runs");
-    let done = pv.done();
-    let page = std::fs::read_to_string(&file).expect("it stays");
-    let code = done.status.code().map(f64::from);
-    assert!(code.is_some() && sample(&page, "job_exit_code", "") == code, "{done:?} {page}");
+    told_how_it_ended(pv, &file);
     drop(input);
     // A reader that leaves.
     let line =
@@ -374,6 +369,90 @@ fn a_job_that_a_signal_ends_tells_so() {
     shell(&line).well();
     let page = until(&file, |page| page.contains("command=\"gen\"") && page.contains("exit_code"));
     assert_eq!(sample(&page, "job_exit_code", ""), Some(141.0), "{page}");
+}
+
+/// The page says how the job ended, as a shell would.
+#[track_caller]
+fn told_how_it_ended(job: Bounded, file: &Path) {
+    let done = job.done();
+    let page = std::fs::read_to_string(file).expect("it stays");
+    let code = done.status.code().or(signal_of(&done).map(|signal| 128 + signal)).map(f64::from);
+    assert!(code.is_some_and(|code| code > 0.0), "{done:?} {page}");
+    assert_eq!(sample(&page, "job_exit_code", ""), code, "{done:?} {page}");
+    assert_eq!(sample(&page, "job_running", ""), Some(0.0), "{done:?} {page}");
+}
+
+/// Also while it waits for somebody to open a FIFO.
+#[test]
+fn a_signal_that_comes_once_there_is_a_page_is_told_on_it() {
+    let folder = folder();
+    let file = folder.path().join("live.prom");
+    let made = Command::new("mkfifo").arg(folder.path().join("fifo")).status().expect("mkfifo");
+    assert!(made.success());
+    for words in [
+        &["pv", "-q"][..],
+        &["pv", "-q", "-o", "fifo"],
+        &["tee", "fifo"],
+        &["tee"],
+        &["cat"],
+        &["cat", "fifo"],
+        &["cp", "fifo", "file"],
+        &["gen", "zeros"],
+        &["run"],
+    ] {
+        for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+            if words[0] == "run" && signal == Signal::INT {
+                // It is for the programs, which have it from the terminal.
+                continue;
+            }
+            let mut job = bytepath(&[words, &["--metrics", "live.prom"]].concat());
+            if words[0] == "run" {
+                job = bytepath(&["run", "--metrics", "live.prom", "sleep 100"]);
+            }
+            job.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut job = spawned(job.current_dir(folder.path()));
+            let input = job.child().stdin.take();
+            until(&file, |page| !page.is_empty());
+            kill_process(Pid::from_child(job.child()), signal).expect("it runs");
+            told_how_it_ended(job, &file);
+            drop(input);
+            std::fs::remove_file(&file).expect("it is there");
+        }
+    }
+}
+
+/// What it says is not of the run before.
+#[test]
+fn a_job_that_fails_early_tells_so() {
+    let folder = folder();
+    let path = folder.path().display();
+    for (words, code) in [
+        ("cp -r tree file missing --metrics m.prom", 1),
+        ("cp --metrics m.prom", 1),
+        ("cp --profile missing file copy --metrics m.prom", 1),
+        ("pv -q file -o missing/x --metrics m.prom", 2),
+        ("pv -q --profile missing file --metrics m.prom", 64),
+        ("cat file --metrics m.prom >&-", 1),
+        ("cat -n --route read-write file --metrics m.prom", 1),
+        ("cat --profile missing file --metrics m.prom", 1),
+        ("gen zeros --bytes 1 --profile missing --metrics m.prom", 1),
+        ("gen zeros --bytes 1 --metrics m.prom >&-", 1),
+        ("gen zeros --bytes 1 --outlet tee --buf-size 64K --metrics m.prom", 2),
+        ("tee --profile missing --metrics m.prom <file", 1),
+        ("run --json missing/j --metrics m.prom true", 1),
+    ] {
+        let done = shell(&format!(
+            "cd {path} && rm -rf * && mkdir tree && echo some >file && \
+             $bytepath cat file --metrics m.prom && {{ $bytepath {words}; echo $? >code; }}; \
+             cat code m.prom"
+        ));
+        let said = done.stdout.trim_start_matches("some\n");
+        let (told, page) = said.split_once('\n').expect("a code");
+        assert_eq!(told.parse(), Ok(code), "{words}: {done:?}");
+        assert_eq!(sample(page, "job_exit_code", ""), Some(f64::from(code)), "{words}: {page}");
+        let command = words.split(' ').next().expect("a command");
+        assert!(page.contains(&format!("command=\"{command}\"")), "{words}: {page}");
+    }
 }
 
 /// Whether a process has a handler for this signal.

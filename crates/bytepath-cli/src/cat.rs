@@ -123,7 +123,7 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
 /// left to do once the output cannot be written.
 pub(crate) fn run(called: &Called, options: &Options) -> ExitCode {
     let files = options.files.iter().map(OsString::as_os_str);
-    if let Err(what) = options.metrics.check(files) {
+    if let Err(what) = options.metrics.check(files.chain(options.plan.file())) {
         called.say(what);
         return ExitCode::from(WRONG_USAGE);
     }

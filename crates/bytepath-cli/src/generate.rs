@@ -5,7 +5,7 @@ mod source;
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -296,6 +296,10 @@ impl How {
         }
         let (json, metrics) = (self.json.as_deref(), self.metrics.file());
         output::beside_data(&[("--json", json), ("--metrics", metrics)]).map_err(wrong_usage)?;
+        let profile = || self.profile.as_deref().map(Path::as_os_str);
+        for (option, file) in [("--json", json), ("--metrics", metrics)] {
+            output::spares(option, file, profile()).map_err(wrong_usage)?;
+        }
         self.metrics.begin_and_heed_signals("gen");
         Ok(())
     }

@@ -373,7 +373,7 @@ pub(crate) fn beside_data(files: &[(&str, Option<&Path>)]) -> Result<(), String>
     each_its_own(&[&[("standard output", Some(Path::new("-")))], files].concat())
 }
 
-/// Sees that what an option writes is none of the files that are read.
+/// Sees that what an option writes is none of the files that are read, of which `-` is standard input.
 ///
 /// # Errors
 /// Which it is.
@@ -382,12 +382,22 @@ pub(crate) fn spares<'n>(
     path: Option<&Path>,
     read: impl IntoIterator<Item = &'n OsStr>,
 ) -> Result<(), String> {
+    let Some(path) = path.filter(|path| !is_stdout(path)) else { return Ok(()) };
+    let (stdin, read): (Vec<_>, Vec<_>) = read.into_iter().partition(|name| *name == "-");
     // What is not there is something else's name, such as a run's.
     let there = read.into_iter().filter(|name| Path::new(name).exists());
-    match path.filter(|path| !is_stdout(path)).and_then(|path| met(path, there)) {
-        Some(met) => Err(format!("{option} would be written over {}", always_quoted(met))),
+    let over = |what: &str| Err(format!("{option} would be written over {what}"));
+    match met(path, there) {
+        Some(met) => over(&always_quoted(met)),
+        None if !stdin.is_empty() && is_stdin(path) => over("standard input"),
         None => Ok(()),
     }
+}
+
+/// Whether it is the file that standard input reads.
+fn is_stdin(path: &Path) -> bool {
+    let stdin = std::io::stdin();
+    identity_of(stdin.as_fd()).is_some_and(|it| identity(path) == Some(it))
 }
 
 /// Sees that what is written is no file of the store, where a run would be lost by it.

@@ -374,7 +374,8 @@ fn shown(folder: &Path) -> String {
 /// What is wrong, in words.
 fn prepared(options: &Options) -> Result<Prepared, String> {
     let extras = &options.extras;
-    extras.metrics.check(options.files.iter().map(OsString::as_os_str))?;
+    let profile = extras.profile.as_deref().map(Path::as_os_str);
+    extras.metrics.check(options.files.iter().map(OsString::as_os_str).chain(profile))?;
     extras.metrics.begin_and_heed_signals("tee");
     let pipes = if extras.no_enlarge { Pipes::Leave } else { Pipes::Grow };
     let planned = Planned::by(extras.profile.as_deref(), pipes)?;

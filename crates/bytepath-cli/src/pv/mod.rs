@@ -110,6 +110,7 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
     let files = [&transfer.output, &transfer.store_and_forward].into_iter().flatten();
     let files = files.map(|path| path.as_os_str());
     let named = inputs.iter().map(OsString::as_os_str).chain(files);
+    let named = named.chain(settings.options.plan.file());
     settings.options.metrics.check(named.clone()).map_err(plain)?;
     let pidfile = settings.options.modes.pidfile.as_deref();
     output::replaces_none("--pidfile", pidfile, named).map_err(plain)?;

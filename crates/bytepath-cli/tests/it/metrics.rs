@@ -517,6 +517,11 @@ fn it_is_none_of_the_files_that_are_read_and_written() {
         "tee --metrics out out <in",
         "tee --metrics in <in",
         "cp --metrics in in out",
+        "gen zeros --bytes 1 --profile in --metrics ./in",
+        "cat --profile in --metrics in out",
+        "tee --profile in --metrics in <out",
+        "pv --profile in --metrics in out",
+        "cp --profile in --metrics in out new",
     ] {
         let folder = folder();
         let done = shell(&format!(
@@ -526,6 +531,29 @@ fn it_is_none_of_the_files_that_are_read_and_written() {
         let (code, files) = done.stdout.split_once('\n').expect("a code");
         assert!(code != "0" && files == "read\nwritten\n", "{words}: {done:?}");
         assert!(done.stderr.contains("--metrics would"), "{words}: {done:?}");
+    }
+}
+
+/// Nor does another option replace them, where a profile or standard input is one.
+#[test]
+fn results_are_none_of_the_files_that_are_read() {
+    for words in [
+        "gen zeros --bytes 1 --profile in --json in",
+        "cp --profile in --json in out new",
+        "cp --profile in --json-files in out new",
+        "pv --profile in --pidfile in out",
+        "read --json in <in",
+        "import --no-store - --json in <in",
+        "report - --format json -o in <in",
+    ] {
+        let folder = folder();
+        let done = shell(&format!(
+            "cd '{}' && echo read >in && echo written >out && $bytepath {words} >said; echo $?; cat in",
+            folder.path().display()
+        ));
+        let (code, file) = done.stdout.split_once('\n').expect("a code");
+        assert!(code != "0" && file == "read\n", "{words}: {done:?}");
+        assert!(done.stderr.contains(" would "), "{words}: {done:?}");
     }
 }
 

@@ -26,7 +26,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag::register_usize;
 use signal_hook::iterator::Signals;
 
-use crate::output;
+use crate::output::{self, Renewed};
 use crate::said::say;
 use crate::sys::actions::is_ignored;
 use crate::sys::start;
@@ -217,7 +217,9 @@ fn start(target: Target, page: Page) -> std::io::Result<()> {
     let (code, over) = (AtomicU16::new(RUNNING), Mutex::new(over));
     let telling = Telling { code, wake, over, figures: Mutex::default() };
     let telling = TELLING.get_or_init(|| telling);
-    deaf("metrics", move || tell(target, telling, &page, &done))
+    // What is there now, before the job makes anything.
+    let file = Renewed::of(target.path().clone(), page::BEGINS);
+    deaf("metrics", move || tell((target, file), telling, &page, &done))
 }
 
 /// Begins a thread that gets no signals: they are for those that expect them.
@@ -231,14 +233,14 @@ fn deaf(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()>
 }
 
 /// What the thread does: each of the ways ends when the job does.
-fn tell(target: Target, telling: &Telling, page: &Page, done: &Sender<()>) {
+fn tell((target, mut file): (Target, Renewed), telling: &Telling, page: &Page, done: &Sender<()>) {
     match target {
         Target::File(path) => {
             let mut warned = false;
             loop {
                 let code = telling.code();
                 let text = page.text(&telling.figures(), code);
-                if let Err(error) = output::replace_file(&path, text.as_bytes())
+                if let Err(error) = file.write(text.as_bytes())
                     && !std::mem::replace(&mut warned, true)
                 {
                     let path = path.display();

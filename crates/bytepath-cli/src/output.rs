@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
-use std::io::{Seek as _, Write as _};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use bytepath_lab::store::Store;
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, XattrFlags};
 use rustix::fs::{accessat, fremovexattr, fsetxattr, getxattr, linkat, openat};
 use rustix::io::Errno;
-use tempfile::TempPath;
+use tempfile::{PathPersistError, TempPath};
 
 use crate::close::{close, closed_well};
 use crate::device;
@@ -134,23 +134,53 @@ fn to_special(mut file: File, text: &[u8]) -> std::io::Result<()> {
     Ok(close(file.into())?)
 }
 
-/// Writes a file that is replaced again and again; one that is no regular file is left as it is.
-///
-/// # Errors
-/// It is none, or cannot be replaced; what was there is as it was.
-pub(crate) fn replace_file(path: &Path, text: &[u8]) -> anyhow::Result<()> {
-    match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() => anyhow::bail!("it is no regular file"),
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
+/// A file that is replaced again and again, as long as nobody else puts another in its place.
+pub(crate) struct Renewed {
+    path: PathBuf,
+    /// The file that is there, as far as is known.
+    there: Option<(u64, u64)>,
+    /// What all that is written begins with: some file systems give a file another number.
+    begins: &'static [u8],
+}
+
+impl Renewed {
+    /// What is there now is replaced.
+    pub(crate) fn of(path: PathBuf, begins: &'static [u8]) -> Renewed {
+        Renewed { there: identity(&path), path, begins }
     }
-    if descriptor(path).is_some() {
-        anyhow::bail!("it is a descriptor of an open file; give the name of the file");
+
+    /// Writes it; one that is no regular file is left as it is.
+    ///
+    /// # Errors
+    /// It is none, or cannot be replaced; what was there is as it was.
+    pub(crate) fn write(&mut self, text: &[u8]) -> anyhow::Result<()> {
+        let path = &self.path;
+        let found = match std::fs::metadata(path) {
+            Ok(found) if !found.is_file() => anyhow::bail!("it is no regular file"),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            found => found.ok().and_then(of_file),
+        };
+        if descriptor(path).is_some() {
+            anyhow::bail!("it is a descriptor of an open file; give the name of the file");
+        }
+        if found.is_some() && found != self.there && !self.is_ours() {
+            anyhow::bail!("it was made meanwhile, and is left as it is");
+        }
+        let written = Written::beside(path, text)?;
+        // The device itself would be asked again and again, and what is measured waits for it too.
+        closed_well(written.file.as_fd())?;
+        self.there = match found {
+            Some(_) => written.replace()?,
+            None => written.make()?,
+        };
+        Ok(())
     }
-    let written = Written::beside(path, text)?;
-    // The device itself would be asked again and again, and what is measured waits for it too.
-    closed_well(written.file.as_fd())?;
-    Ok(written.replace()?)
+
+    fn is_ours(&self) -> bool {
+        let mut begins = vec![0; self.begins.len()];
+        let read = File::open(&self.path).and_then(|mut file| file.read_exact(&mut begins));
+        read.is_ok() && begins == self.begins
+    }
 }
 
 /// Puts a new file in the place of the old one, if there was one, with its owner and permissions.
@@ -159,7 +189,8 @@ fn replace(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     // Some file systems (NFS, those with quotas) tell only now that bytes are lost, while the old
     // ones are still there.
     device::settle(&written.file)?;
-    Ok(written.replace()?)
+    written.replace()?;
+    Ok(())
 }
 
 /// A new file that waits to be put in the place of the one at a path.
@@ -193,7 +224,26 @@ impl Written {
         Ok(Written { file, name, path })
     }
 
-    fn replace(self) -> std::io::Result<()> {
+    /// Puts it there in any case; which file that is.
+    fn replace(self) -> std::io::Result<Option<(u64, u64)>> {
+        self.put(|name, path| name.persist(path))
+    }
+
+    /// Likewise, where nothing is there.
+    fn make(self) -> std::io::Result<Option<(u64, u64)>> {
+        self.put(|name, path| match name.persist_noclobber(path) {
+            // Some file systems can only replace.
+            Err(failed) if failed.error.kind() != std::io::ErrorKind::AlreadyExists => {
+                failed.path.persist(path)
+            }
+            done => done,
+        })
+    }
+
+    fn put(
+        self,
+        place: impl FnOnce(TempPath, &Path) -> Result<(), PathPersistError>,
+    ) -> std::io::Result<Option<(u64, u64)>> {
         let Written { file, name, path } = self;
         let unnamed = PathBuf::from(format!("{OPEN}/{}", file.as_raw_fd()));
         let link = |name: &Path| {
@@ -202,7 +252,7 @@ impl Written {
         let name = match name {
             Some(name) => name,
             None => match link(&path) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(identity_of(file.as_fd())),
                 // Only a name takes the place of another.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                     tempfile::Builder::new().make_in(folder(&path), link)?.into_temp_path()
@@ -218,7 +268,9 @@ impl Written {
                 }
             },
         };
-        Ok(name.persist(path)?)
+        let made = std::fs::metadata(&name).ok().and_then(of_file);
+        place(name, &path)?;
+        Ok(made)
     }
 }
 

@@ -558,6 +558,27 @@ fn results_are_none_of_the_files_that_are_read() {
 }
 
 #[test]
+fn what_somebody_else_puts_there_meanwhile_is_left_as_it_is() {
+    let folder = folder();
+    let (file, other) = (folder.path().join("m.prom"), folder.path().join("other"));
+    let mut pv = waiting(file.to_str().expect("letters"));
+    until(&file, |page| !page.is_empty());
+    std::fs::write(&other, "mine\n").expect("a file");
+    std::fs::rename(&other, &file).expect("it is replaced");
+    drop(pv.child().stdin.take());
+    let done = pv.done();
+    assert!(done.status.success() && done.stderr.contains("was made meanwhile"), "{done:?}");
+    assert_eq!(std::fs::read_to_string(&file).expect("it stays"), "mine\n");
+    // Whichever is there first, the copy or the page.
+    let done = shell(&format!(
+        "cd '{}' && mkdir d && echo copied >h && for i in 1 2 3 4 5 6 7 8 9; do \
+         rm -f d/h; if $bytepath cp h d --metrics d/h; then cat d/h; fi; done | sort -u",
+        folder.path().display()
+    ));
+    assert!(matches!(&*done.stdout, "" | "copied\n"), "{done:?}");
+}
+
+#[test]
 fn what_cannot_be_written_is_said_once_and_disturbs_nothing() {
     let folder = folder();
     let gone = folder.path().join("gone");

@@ -9,7 +9,7 @@ mod page;
 mod served;
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -251,7 +251,7 @@ fn tell((target, mut file): (Target, Renewed), telling: &Telling, page: &Page, d
                 if code.is_some() {
                     break;
                 }
-                telling.wait(Some(EVERY), None);
+                telling.wait(Some(EVERY), []);
             }
         }
         Target::Socket(path) => {
@@ -273,14 +273,17 @@ impl Telling {
         source.as_ref().map(|source| source()).unwrap_or_default()
     }
 
-    /// Waits for the end, or for somebody at this socket, at most so long; whether it is the latter.
-    fn wait(&self, most: Option<Duration>, socket: Option<&dyn AsFd>) -> bool {
+    /// Waits for the end, or for somebody at one of these sockets, at most so long.
+    fn wait<'s>(
+        &'s self,
+        most: Option<Duration>,
+        sockets: impl IntoIterator<Item = BorrowedFd<'s>>,
+    ) {
         let timeout = most.and_then(|most| Timespec::try_from(most).ok());
-        let mut fds = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
-        fds.extend(socket.map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)));
+        let fds = [self.wake.as_fd()].into_iter().chain(sockets);
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // An interruption is one more look.
         let _ = poll(&mut fds, timeout.as_ref());
-        fds.get(1).is_some_and(|socket| !socket.revents().is_empty())
     }
 }
 

@@ -668,8 +668,21 @@ fn a_socket_serves_the_page_while_the_job_runs() {
     // One who asks and says nothing holds up neither the job nor, for long, the next.
     let silent = UnixStream::connect(&socket).expect("it listens");
     assert!(asked(&socket, "GET /metrics HTTP/1.1\r\n\r\n").contains("job_running"));
+    // Nor does who is slow to ask.
+    let mut slow = UnixStream::connect(&socket).expect("it listens");
+    slow.write_all(b"GET /metrics ").expect("it reads");
+    assert!(asked(&socket, "GET /metrics HTTP/1.1\r\n\r\n").contains("job_running"));
+    slow.write_all(b"HTTP/1.1\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    // Whoever is there at the end gets nothing any more.
+    let mut last = UnixStream::connect(&socket).expect("it listens");
     drop((silent, input));
     pv.done().well();
+    answer.clear();
+    let _ = last.read_to_string(&mut answer);
+    assert_eq!(answer, "");
     assert!(!socket.exists(), "the socket is left");
     // What is no socket, or another's, stays.
     std::fs::write(&socket, "mine").expect("a file");

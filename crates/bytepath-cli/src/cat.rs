@@ -18,7 +18,7 @@ use crate::classic::{Called, Classic, TakesFiles};
 use crate::close::closed_well;
 use crate::closed;
 use crate::errno::word;
-use crate::metrics::{Figures, MetricsOptions};
+use crate::metrics::{self, Figures, MetricsOptions};
 use crate::planning::PlanOptions;
 use crate::sys::start;
 
@@ -122,6 +122,12 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
 /// Copies all files. One that cannot be read is told of, and the next is gone on with; nothing is
 /// left to do once the output cannot be written.
 pub(crate) fn run(called: &Called, options: &Options) -> ExitCode {
+    let files = options.files.iter().map(OsString::as_os_str);
+    if let Err(what) = options.metrics.check(files.chain(options.plan.file())) {
+        called.say(what);
+        return ExitCode::from(WRONG_USAGE);
+    }
+    options.metrics.begin_and_heed_signals("cat");
     let formatter = options.formatter();
     if formatter.is_some() && options.plan.route.is_some() {
         called.say("options that change the bytes need them in memory: leave out --route");
@@ -134,14 +140,12 @@ pub(crate) fn run(called: &Called, options: &Options) -> ExitCode {
         called.say(format_args!("standard output: {}", word(Errno::BADF)));
         return ExitCode::FAILURE;
     }
-    let checked = options.plan.check().map_err(|error| error.to_string());
-    let files = options.files.iter().map(OsString::as_os_str);
-    if let Err(what) = checked.and_then(|()| options.metrics.check(files)) {
-        called.say(what);
+    if let Err(error) = options.plan.check() {
+        called.say(error);
         return ExitCode::from(WRONG_USAGE);
     }
     let meter = Arc::new(Meter::default());
-    options.metrics.begin_and_heed_signals("cat", {
+    metrics::measured_by({
         let (meter, writes_itself) = (meter.clone(), formatter.is_some());
         move || match (Figures::of(&meter), writes_itself) {
             // The meter counts the reads alone.

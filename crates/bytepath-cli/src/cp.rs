@@ -73,11 +73,13 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
         Ok(read) => read,
         Err(ended) => return ended,
     };
+    let files = options.files.iter().map(OsString::as_os_str);
+    let named: Vec<_> = files.chain(options.plan.file()).collect();
     let settings = asked::settings(called, &written).and_then(|settings| {
         let checked = resume::check(&settings, &options.extras)
             .and_then(|()| uncached::check(&settings, &options))
             .and_then(|()| moving::check(&settings, &options))
-            .and_then(|()| options.extras.check(settings.verbose, &options.files));
+            .and_then(|()| options.extras.check(settings.verbose, &named));
         checked.map_err(Wrong::Usage).map(|()| settings)
     });
     match settings {
@@ -91,6 +93,7 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
 }
 
 fn copy(called: &Called, settings: &Settings, options: &Options) -> ExitCode {
+    operands::begin(settings, options);
     let checked = options.plan.check().map_err(anyhow::Error::from);
     let ledger = match checked.and_then(|()| ledger::Ledger::open(&options.extras)) {
         Ok(ledger) => ledger,

@@ -5,7 +5,7 @@ mod source;
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -21,7 +21,7 @@ use clap::{Args, Subcommand};
 use rustix::io::Errno;
 
 use crate::ends::{NO_BUFFERS, Useful};
-use crate::metrics::MetricsOptions;
+use crate::metrics::{self, MetricsOptions};
 use crate::output::{self, Output};
 use crate::planning::{named_profile, usual_profile};
 use crate::sys::start;
@@ -186,26 +186,39 @@ struct How {
     starter: Option<Starter>,
 }
 
+impl Kind {
+    fn how(&self) -> &How {
+        match self {
+            Kind::Zeros(kind) => &kind.how,
+            Kind::Pattern(kind) => &kind.how,
+            Kind::Random(kind) => &kind.how,
+            Kind::Text(kind) => &kind.how,
+            Kind::Lines(kind) | Kind::Fizzbuzz(kind) => &kind.how,
+            Kind::Yes(kind) => &kind.how,
+        }
+    }
+}
+
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let (source, limit, how) = match &options.kind {
-        Kind::Zeros(kind) => (Source::Zeros, Limit::Bytes(kind.how.bytes), &kind.how),
+    let how = options.kind.how();
+    how.begin()?;
+    let bytes = Limit::Bytes(how.bytes);
+    let (source, limit) = match &options.kind {
+        Kind::Zeros(_) => (Source::Zeros, bytes),
         Kind::Pattern(kind) => {
             let pattern = |offset: u128, into: &mut [u8]| Pattern::fill(offset as u64, into);
-            (made(pattern, &kind.making)?, Limit::Bytes(kind.how.bytes), &kind.how)
+            (made(pattern, &kind.making)?, bytes)
         }
-        Kind::Random(kind) => {
-            (made(Random::new(kind.seed), &kind.making)?, Limit::Bytes(kind.how.bytes), &kind.how)
-        }
+        Kind::Random(kind) => (made(Random::new(kind.seed), &kind.making)?, bytes),
         Kind::Text(kind) => {
-            let limit = kind.lines.map_or(Limit::Bytes(kind.how.bytes), Limit::Lines);
-            (made(Text::new(kind.seed), &kind.making)?, limit, &kind.how)
+            (made(Text::new(kind.seed), &kind.making)?, kind.lines.map_or(bytes, Limit::Lines))
         }
-        Kind::Lines(kind) => counted(Rule::Plain, kind)?,
-        Kind::Fizzbuzz(kind) => counted(Rule::FizzBuzz, kind)?,
+        Kind::Lines(kind) => (counted(Rule::Plain, kind)?, bytes),
+        Kind::Fizzbuzz(kind) => (counted(Rule::FizzBuzz, kind)?, bytes),
         Kind::Yes(kind) => {
             let line = line(&kind.words);
             let of_lines = kind.lines.map(|lines| lines.saturating_mul(line.len() as u64));
-            (Source::Same(line), Limit::Bytes(of_lines.or(kind.how.bytes)), &kind.how)
+            (Source::Same(line), Limit::Bytes(of_lines.or(how.bytes)))
         }
     };
     generate(source, limit, how)
@@ -215,10 +228,10 @@ fn made(stream: impl Generator + 'static, making: &Making) -> anyhow::Result<Sou
     Ok(Source::made(Box::new(stream), making.jobs())?)
 }
 
-fn counted(rule: Rule, kind: &CountedKind) -> anyhow::Result<(Source, Limit, &How)> {
+fn counted(rule: Rule, kind: &CountedKind) -> anyhow::Result<Source> {
     let stream = Counted::new(rule, kind.from, kind.lines)
         .map_err(|why| wrong_usage(format!("no such lines: {why}")))?;
-    Ok((made(stream, &kind.making)?, Limit::Bytes(kind.how.bytes), &kind.how))
+    made(stream, &kind.making)
 }
 
 /// The words as yes(1) writes them: one space between two of them.
@@ -246,7 +259,7 @@ fn generate(mut source: Source, limit: Limit, how: &How) -> anyhow::Result<()> {
         pin_this_thread(cpu)?.keep();
     }
     let mut sender = Sender::new(&sink, &mut source, limit);
-    how.metrics.begin_and_heed_signals("gen", sender.figures());
+    metrics::measured_by(sender.figures());
     let went = match asked {
         Some(ranked) => sender.by(ranked),
         None => sender.by_best(profile.as_ref().and_then(|found| found.as_ref().ok())),
@@ -276,12 +289,22 @@ fn pages(name: &str) -> Result<PageSize, String> {
 }
 
 impl How {
-    fn check(&self) -> anyhow::Result<()> {
+    /// Sees that what is written goes to files of its own, and tells of the job from now on.
+    fn begin(&self) -> anyhow::Result<()> {
         if self.json.as_deref().is_some_and(output::is_stdout) {
             return Err(wrong_usage("standard output is for what is made: give --json a file"));
         }
         let (json, metrics) = (self.json.as_deref(), self.metrics.file());
         output::beside_data(&[("--json", json), ("--metrics", metrics)]).map_err(wrong_usage)?;
+        let profile = || self.profile.as_deref().map(Path::as_os_str);
+        for (option, file) in [("--json", json), ("--metrics", metrics)] {
+            output::spares(option, file, profile()).map_err(wrong_usage)?;
+        }
+        self.metrics.begin_and_heed_signals("gen");
+        Ok(())
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
         if let Some(outlet) = self.outlet {
             let has_effect = outlet.used_for() == Use::Streams;
             let useful = |option, given| Useful { option, given, has_effect, about: NO_BUFFERS };

@@ -191,7 +191,7 @@ fn survive_file_size_limits() {
 
 fn failed(error: anyhow::Error, words: &ArgMatches) -> ExitCode {
     match error.downcast::<WrongUsage>() {
-        Ok(WrongUsage(message)) => usage_error(words, message).exit(),
+        Ok(WrongUsage(message)) => told(&usage_error(words, message)),
         Err(error) => match printed(Err(error)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => said_of(&error),

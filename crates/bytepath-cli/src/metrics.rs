@@ -9,13 +9,13 @@ mod page;
 mod served;
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
@@ -23,9 +23,10 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag::register_usize;
 use signal_hook::iterator::Signals;
 
-use crate::output;
+use crate::output::{self, Renewed};
 use crate::said::say;
 use crate::sys::actions::is_ignored;
 use crate::sys::start;
@@ -84,6 +85,8 @@ struct Telling {
     wake: OwnedFd,
     /// The thread is done.
     over: Mutex<Receiver<()>>,
+    /// Says how far the job is, once that can be said.
+    figures: Mutex<Option<Source>>,
 }
 
 static TELLING: OnceLock<Telling> = OnceLock::new();
@@ -108,82 +111,136 @@ impl MetricsOptions {
         output::replaces_none("--metrics", self.file(), operands)
     }
 
-    /// Tells of the job from now on, as [`MetricsOptions::begin`] does, and of signals that end it, which
-    /// this command does not catch itself. Those that are ignored stay so. The first process of a container
-    /// ends by them only where they are caught.
-    pub(crate) fn begin_and_heed_signals(
-        &self,
-        command: &'static str,
-        figures: impl Fn() -> Figures + Send + 'static,
-    ) {
-        self.begin_and_heed(command, &[SIGHUP, SIGINT, SIGQUIT, SIGTERM], figures);
-    }
-
-    /// Likewise, of these signals.
-    pub(crate) fn begin_and_heed(
-        &self,
-        command: &'static str,
-        signals: &'static [i32],
-        figures: impl Fn() -> Figures + Send + 'static,
-    ) {
-        self.begin(command, figures);
-        if TELLING.get().is_some() || rustix::process::getpid().is_init() {
-            // Without memory for a thread, they end it without a word.
-            let _ = std::thread::Builder::new().name("signals".into()).spawn(|| heed(signals));
+    /// Tells of the job from now on until [`ended`], where that was asked for, and of a signal that ends
+    /// it before the command [`answers`] it. Those that are ignored stay so. To be called as soon as it is
+    /// known that no file of the job is replaced: what fails after this is told as well.
+    pub(crate) fn begin(&self, command: &'static str) {
+        if let Some(target) = &self.metrics {
+            // Before the first page, which a signal that comes then would leave as it is.
+            heed_signals(|| {
+                let page = Page::of(command, target.path());
+                if let Err(error) = start(target.clone(), page) {
+                    warn(format_args!("no thread for --metrics: {error}; the job goes on without"));
+                }
+            });
         }
     }
 
-    /// Tells of the job from now on until [`ended`], where that was asked for. `figures` says how far
-    /// it is; it is called from another thread.
-    pub(crate) fn begin(
-        &self,
-        command: &'static str,
-        figures: impl Fn() -> Figures + Send + 'static,
-    ) {
-        let Some(target) = self.metrics.clone() else { return };
-        let page = Page::of(command, target.path());
-        if let Err(error) = start(target, page, Box::new(figures)) {
-            warn(format_args!("no thread for --metrics: {error}; the job goes on without"));
+    /// The same for a command that may be the first process of a container and answers some signals never:
+    /// it ends by them only where they are caught, also where nothing is told.
+    pub(crate) fn begin_and_heed_signals(&self, command: &'static str) {
+        if self.metrics.is_none() && rustix::process::getpid().is_init() {
+            heed_signals(|| {});
         }
+        self.begin(command);
     }
 }
 
-/// Waits for a signal that ends the job, tells so, and ends it.
-fn heed(signals: &[i32]) {
-    let signals = signals.iter().filter(|signal| !is_ignored(**signal));
+/// Says how far the job is from now on; it is called from another thread. Until this is known, nothing was
+/// moved.
+pub(crate) fn measured_by(figures: impl Fn() -> Figures + Send + 'static) {
+    if let Some(telling) = TELLING.get() {
+        *telling.figures.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(figures));
+    }
+}
+
+/// The signals that end the job while nobody else answers them.
+#[derive(Default)]
+struct Heeding {
+    /// The last that came, or 0.
+    came: Arc<AtomicUsize>,
+    /// Those that the command answers itself, a bit each.
+    answered: AtomicU64,
+}
+
+static HEEDING: OnceLock<Heeding> = OnceLock::new();
+
+/// Catches the signals that end the job, begins it, and lets another thread wait for one, tell so, and
+/// end it.
+fn heed_signals(begin: impl FnOnce()) {
+    let signals = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter();
+    let signals: Vec<i32> = signals.filter(|signal| !is_ignored(*signal)).collect();
+    let heeding = HEEDING.get_or_init(Heeding::default);
+    let caught = caught(&signals, &heeding.came);
+    begin();
     // Where they cannot be caught, they end it without a word.
-    let Ok(mut signals) = Signals::new(signals.collect::<Vec<_>>()) else { return };
-    let Some(signal) = signals.forever().next() else { return };
-    ended_by(signal);
-    crate::ending::by_signal(signal)
+    let Ok(mut caught) = caught else { return end_at_once(&signals) };
+    let heed = move || {
+        for signal in caught.forever() {
+            if heeding.answered.load(SeqCst) & bit(signal) == 0 {
+                ended_by(signal);
+                crate::ending::by_signal(signal);
+            }
+        }
+    };
+    if deaf("signals", heed).is_err() {
+        end_at_once(&signals);
+    }
+}
+
+fn caught(signals: &[i32], came: &Arc<AtomicUsize>) -> std::io::Result<Signals> {
+    for signal in signals {
+        register_usize(*signal, came.clone(), signal.unsigned_abs() as usize)?;
+    }
+    Signals::new(signals)
+}
+
+/// Has them end it as they do where nobody caught them.
+fn end_at_once(signals: &[i32]) {
+    for signal in signals {
+        let _ = crate::ending::by_signal_while(*signal, Arc::new(true.into()));
+    }
+}
+
+fn bit(signal: i32) -> u64 {
+    1 << signal
+}
+
+/// The command answers these signals itself from now on. Its handlers are there by now.
+pub(crate) fn answers(signals: &[i32]) {
+    let Some(heeding) = HEEDING.get() else { return };
+    let all = signals.iter().fold(0, |all, signal| all | bit(*signal));
+    let is_first = heeding.answered.fetch_or(all, SeqCst) & all != all;
+    // One that came before is not known to the command, and no longer heeded.
+    let came = i32::try_from(heeding.came.load(SeqCst)).unwrap_or_default();
+    if is_first && signals.contains(&came) {
+        ended_by(came);
+        crate::ending::by_signal(came);
+    }
 }
 
 type Source = Box<dyn Fn() -> Figures + Send>;
 
-fn start(target: Target, page: Page, figures: Source) -> std::io::Result<()> {
+fn start(target: Target, page: Page) -> std::io::Result<()> {
     let (done, over) = channel();
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let telling = Telling { code: AtomicU16::new(RUNNING), wake, over: Mutex::new(over) };
+    let (code, over) = (AtomicU16::new(RUNNING), Mutex::new(over));
+    let telling = Telling { code, wake, over, figures: Mutex::default() };
     let telling = TELLING.get_or_init(|| telling);
-    // Signals are for the threads that expect them.
+    // What is there now, before the job makes anything.
+    let file = Renewed::of(target.path().clone(), page::BEGINS);
+    deaf("metrics", move || tell((target, file), telling, &page, &done))
+}
+
+/// Begins a thread that gets no signals: they are for those that expect them.
+fn deaf(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let mut mask = SigSet::empty();
     let all = SigSet::all();
     nix::sys::signal::pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&all), Some(&mut mask))?;
-    let tell = move || tell(target, telling, &page, &figures, &done);
-    let started = std::thread::Builder::new().name("metrics".into()).spawn(tell);
+    let started = std::thread::Builder::new().name(name.into()).spawn(work);
     mask.thread_set_mask()?;
     started.map(drop)
 }
 
 /// What the thread does: each of the ways ends when the job does.
-fn tell(target: Target, telling: &Telling, page: &Page, figures: &Source, done: &Sender<()>) {
+fn tell((target, mut file): (Target, Renewed), telling: &Telling, page: &Page, done: &Sender<()>) {
     match target {
         Target::File(path) => {
             let mut warned = false;
             loop {
                 let code = telling.code();
-                let text = page.text(&figures(), code);
-                if let Err(error) = output::replace_file(&path, text.as_bytes())
+                let text = page.text(&telling.figures(), code);
+                if let Err(error) = file.write(text.as_bytes())
                     && !std::mem::replace(&mut warned, true)
                 {
                     let path = path.display();
@@ -194,11 +251,11 @@ fn tell(target: Target, telling: &Telling, page: &Page, figures: &Source, done: 
                 if code.is_some() {
                     break;
                 }
-                telling.wait(Some(EVERY), None);
+                telling.wait(Some(EVERY), []);
             }
         }
         Target::Socket(path) => {
-            served::serve(&path, telling, || page.text(&figures(), telling.code()))
+            served::serve(&path, telling, || page.text(&telling.figures(), telling.code()))
         }
     }
     // Nobody listens any more where the end came too late.
@@ -211,14 +268,22 @@ impl Telling {
         Some(self.code.load(SeqCst)).filter(|code| *code != RUNNING)
     }
 
-    /// Waits for the end, or for somebody at this socket, at most so long; whether it is the latter.
-    fn wait(&self, most: Option<Duration>, socket: Option<&dyn AsFd>) -> bool {
+    fn figures(&self) -> Figures {
+        let source = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        source.as_ref().map(|source| source()).unwrap_or_default()
+    }
+
+    /// Waits for the end, or for somebody at one of these sockets, at most so long.
+    fn wait<'s>(
+        &'s self,
+        most: Option<Duration>,
+        sockets: impl IntoIterator<Item = BorrowedFd<'s>>,
+    ) {
         let timeout = most.and_then(|most| Timespec::try_from(most).ok());
-        let mut fds = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
-        fds.extend(socket.map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)));
+        let fds = [self.wake.as_fd()].into_iter().chain(sockets);
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // An interruption is one more look.
         let _ = poll(&mut fds, timeout.as_ref());
-        fds.get(1).is_some_and(|socket| !socket.revents().is_empty())
     }
 }
 

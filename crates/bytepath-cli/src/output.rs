@@ -2,18 +2,19 @@
 //! that the folder is missing; written whole or not at all, so that an older result is there until
 //! a better one is.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::File;
-use std::io::{Seek as _, Write as _};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use bytepath_lab::store::Store;
-use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, accessat, linkat, openat};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, XattrFlags};
+use rustix::fs::{accessat, fremovexattr, fsetxattr, getxattr, linkat, openat};
 use rustix::io::Errno;
-use tempfile::TempPath;
+use tempfile::{PathPersistError, TempPath};
 
 use crate::close::{close, closed_well};
 use crate::device;
@@ -64,7 +65,7 @@ impl Output {
             Ok(file) => Ok(Way::Special(file)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 // A trial, gone as soon as made: a folder may be missing, full or read-only.
-                tempfile::tempfile_in(folder(path))?;
+                tempfile::tempfile_in(folder(&followed(path)?))?;
                 Ok(Way::Replaced)
             }
             Err(error) => Err(error.into()),
@@ -133,32 +134,63 @@ fn to_special(mut file: File, text: &[u8]) -> std::io::Result<()> {
     Ok(close(file.into())?)
 }
 
-/// Writes a file that is replaced again and again; one that is no regular file is left as it is.
-///
-/// # Errors
-/// It is none, or cannot be replaced; what was there is as it was.
-pub(crate) fn replace_file(path: &Path, text: &[u8]) -> anyhow::Result<()> {
-    match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() => anyhow::bail!("it is no regular file"),
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
-    if descriptor(path).is_some() {
-        anyhow::bail!("it is a descriptor of an open file; give the name of the file");
-    }
-    let written = Written::beside(path, text)?;
-    // The device itself would be asked again and again, and what is measured waits for it too.
-    closed_well(written.file.as_fd())?;
-    Ok(written.replace()?)
+/// A file that is replaced again and again, as long as nobody else puts another in its place.
+pub(crate) struct Renewed {
+    path: PathBuf,
+    /// The file that is there, as far as is known.
+    there: Option<(u64, u64)>,
+    /// What all that is written begins with: some file systems give a file another number.
+    begins: &'static [u8],
 }
 
-/// Puts a new file in the place of the old one, if there was one, with its permissions.
+impl Renewed {
+    /// What is there now is replaced.
+    pub(crate) fn of(path: PathBuf, begins: &'static [u8]) -> Renewed {
+        Renewed { there: identity(&path), path, begins }
+    }
+
+    /// Writes it; one that is no regular file is left as it is.
+    ///
+    /// # Errors
+    /// It is none, or cannot be replaced; what was there is as it was.
+    pub(crate) fn write(&mut self, text: &[u8]) -> anyhow::Result<()> {
+        let path = &self.path;
+        let found = match std::fs::metadata(path) {
+            Ok(found) if !found.is_file() => anyhow::bail!("it is no regular file"),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            found => found.ok().and_then(of_file),
+        };
+        if descriptor(path).is_some() {
+            anyhow::bail!("it is a descriptor of an open file; give the name of the file");
+        }
+        if found.is_some() && found != self.there && !self.is_ours() {
+            anyhow::bail!("it was made meanwhile, and is left as it is");
+        }
+        let written = Written::beside(path, text)?;
+        // The device itself would be asked again and again, and what is measured waits for it too.
+        closed_well(written.file.as_fd())?;
+        self.there = match found {
+            Some(_) => written.replace()?,
+            None => written.make()?,
+        };
+        Ok(())
+    }
+
+    fn is_ours(&self) -> bool {
+        let mut begins = vec![0; self.begins.len()];
+        let read = File::open(&self.path).and_then(|mut file| file.read_exact(&mut begins));
+        read.is_ok() && begins == self.begins
+    }
+}
+
+/// Puts a new file in the place of the old one, if there was one, with its owner and permissions.
 fn replace(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     let written = Written::beside(path, text)?;
     // Some file systems (NFS, those with quotas) tell only now that bytes are lost, while the old
     // ones are still there.
     device::settle(&written.file)?;
-    Ok(written.replace()?)
+    written.replace()?;
+    Ok(())
 }
 
 /// A new file that waits to be put in the place of the one at a path.
@@ -174,11 +206,7 @@ struct Written {
 impl Written {
     fn beside(path: &Path, text: &[u8]) -> std::io::Result<Written> {
         // What a link points to is replaced, and the link kept.
-        if is_planted(path) {
-            return Err(Errno::ACCESS.into());
-        }
-        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let old = std::fs::metadata(&path).ok().map(|old| old.permissions());
+        let path = followed(path)?;
         // Its passing name is nobody's business, and would be in the error.
         let may = Access::WRITE_OK | Access::EXEC_OK;
         accessat(CWD, folder(&path), may, AtFlags::EACCESS)?;
@@ -191,34 +219,48 @@ impl Written {
                 (file, Some(name))
             }
         };
-        if let Some(old) = old {
-            // The umask is for new files.
-            file.set_permissions(old)?;
-        }
+        gives_access_as(&path, &file)?;
         file.write_all(text)?;
         Ok(Written { file, name, path })
     }
 
-    fn replace(self) -> std::io::Result<()> {
+    /// Puts it there in any case; which file that is.
+    fn replace(self) -> std::io::Result<Option<(u64, u64)>> {
+        self.put(|name, path| name.persist(path))
+    }
+
+    /// Likewise, where nothing is there.
+    fn make(self) -> std::io::Result<Option<(u64, u64)>> {
+        self.put(|name, path| match name.persist_noclobber(path) {
+            // Some file systems can only replace.
+            Err(failed) if failed.error.kind() != std::io::ErrorKind::AlreadyExists => {
+                failed.path.persist(path)
+            }
+            done => done,
+        })
+    }
+
+    fn put(
+        self,
+        place: impl FnOnce(TempPath, &Path) -> Result<(), PathPersistError>,
+    ) -> std::io::Result<Option<(u64, u64)>> {
         let Written { file, name, path } = self;
+        let unnamed = PathBuf::from(format!("{OPEN}/{}", file.as_raw_fd()));
         let link = |name: &Path| {
-            let unnamed = format!("{OPEN}/{}", file.as_raw_fd());
-            linkat(CWD, unnamed, CWD, name, AtFlags::SYMLINK_FOLLOW).map_err(std::io::Error::from)
+            linkat(CWD, &unnamed, CWD, name, AtFlags::SYMLINK_FOLLOW).map_err(std::io::Error::from)
         };
         let name = match name {
             Some(name) => name,
             None => match link(&path) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(identity_of(file.as_fd())),
                 // Only a name takes the place of another.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                     tempfile::Builder::new().make_in(folder(&path), link)?.into_temp_path()
                 }
                 // A security module may allow new files and no new names.
                 Err(_) => {
-                    let permissions = file.metadata()?.permissions();
-                    let mut named = tempfile::Builder::new()
-                        .permissions(permissions)
-                        .tempfile_in(folder(&path))?;
+                    let mut named = tempfile::Builder::new().tempfile_in(folder(&path))?;
+                    gives_access_as(&unnamed, named.as_file())?;
                     (&file).rewind()?;
                     std::io::copy(&mut &file, named.as_file_mut())?;
                     device::settle(named.as_file())?;
@@ -226,9 +268,37 @@ impl Written {
                 }
             },
         };
-        Ok(name.persist(path)?)
+        let made = std::fs::metadata(&name).ok().and_then(of_file);
+        place(name, &path)?;
+        Ok(made)
     }
 }
+
+/// Gives a new file the owner, group, access list and permissions of the one whose place it takes, if
+/// there is one, as far as that is allowed: who may read the one may read the other.
+fn gives_access_as(old: &Path, new: &File) -> std::io::Result<()> {
+    let Ok(found) = std::fs::metadata(old) else { return Ok(()) };
+    let made = new.metadata()?;
+    let (owner, group) = (Some(found.uid()), Some(found.gid()));
+    if (owner, group) != (Some(made.uid()), Some(made.gid())) {
+        // Who may not give files away may give them to a group that it is in.
+        let _ = fchown(new, owner, group).or_else(|_| fchown(new, None, group));
+    }
+    let mut list = [0; LIST_BYTES_MAX];
+    let _ = match getxattr(old, ACCESS_LIST, &mut list) {
+        Ok(bytes) => fsetxattr(new, ACCESS_LIST, &list[..bytes], XattrFlags::empty()),
+        // It may have one by the default list of its folder.
+        Err(_) => fremovexattr(new, ACCESS_LIST),
+    };
+    // Last: a new owner takes set-id bits away. The umask is for new files.
+    new.set_permissions(found.permissions())
+}
+
+/// A longer list is left out; the longest that ext4 keeps in a block is shorter.
+const LIST_BYTES_MAX: usize = 4096;
+
+/// The attribute that is the access list of a file.
+const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
 /// Where a file without a name can be given one.
 const OPEN: &str = "/proc/self/fd";
@@ -241,12 +311,31 @@ fn unnamed(folder: &Path) -> Option<File> {
     file.ok().map(File::from)
 }
 
+/// As many links as the kernel follows (MAXSYMLINKS).
+const LINKS_MAX: usize = 40;
+
+/// The file that a path leads to by symbolic links, or is to be made where the last of them points.
+///
+/// # Errors
+/// The links lead nowhere, or are not to be followed.
+fn followed(path: &Path) -> std::io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        if is_planted(&path) {
+            return Err(Errno::ACCESS.into());
+        }
+        match std::fs::read_link(&path) {
+            Ok(next) => path = folder(&path).join(next),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(Errno::LOOP.into())
+}
+
 /// What is open already at a path that stands for a descriptor, as /dev/stderr, /dev/fd/3 and
 /// /proc/self/fd/3 do. Whoever opened it goes on writing there, so a new file in the place of its
 /// name would take away what it holds and what follows.
 pub(crate) fn descriptor(path: &Path) -> Option<std::io::Result<File>> {
-    /// As many links as the kernel follows (MAXSYMLINKS).
-    const LINKS_MAX: usize = 40;
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let place = std::fs::canonicalize(folder(&path)).ok()?;
@@ -336,7 +425,7 @@ pub(crate) fn beside_data(files: &[(&str, Option<&Path>)]) -> Result<(), String>
     each_its_own(&[&[("standard output", Some(Path::new("-")))], files].concat())
 }
 
-/// Sees that what an option writes is none of the files that are read.
+/// Sees that what an option writes is none of the files that are read, of which `-` is standard input.
 ///
 /// # Errors
 /// Which it is.
@@ -345,12 +434,22 @@ pub(crate) fn spares<'n>(
     path: Option<&Path>,
     read: impl IntoIterator<Item = &'n OsStr>,
 ) -> Result<(), String> {
+    let Some(path) = path.filter(|path| !is_stdout(path)) else { return Ok(()) };
+    let (stdin, read): (Vec<_>, Vec<_>) = read.into_iter().partition(|name| *name == "-");
     // What is not there is something else's name, such as a run's.
     let there = read.into_iter().filter(|name| Path::new(name).exists());
-    match path.filter(|path| !is_stdout(path)).and_then(|path| met(path, there)) {
-        Some(met) => Err(format!("{option} would be written over {}", always_quoted(met))),
+    let over = |what: &str| Err(format!("{option} would be written over {what}"));
+    match met(path, there) {
+        Some(met) => over(&always_quoted(met)),
+        None if !stdin.is_empty() && is_stdin(path) => over("standard input"),
         None => Ok(()),
     }
+}
+
+/// Whether it is the file that standard input reads.
+fn is_stdin(path: &Path) -> bool {
+    let stdin = std::io::stdin();
+    identity_of(stdin.as_fd()).is_some_and(|it| identity(path) == Some(it))
 }
 
 /// Sees that what is written is no file of the store, where a run would be lost by it.
@@ -391,8 +490,8 @@ pub(crate) fn replaces_none<'n>(
 
 /// What is not there yet has no more than its place: a folder, and a name in it.
 fn to_be(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name().filter(|_| !path.exists())?;
-    Some(std::fs::canonicalize(folder(path)).ok()?.join(name))
+    let path = followed(path).ok().filter(|path| !path.exists())?;
+    Some(std::fs::canonicalize(folder(&path)).ok()?.join(path.file_name()?))
 }
 
 /// What tells the regular file at a path, or standard output for `-`, from others.

@@ -2,7 +2,8 @@
 
 mod between;
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use bytepath::planning::{
@@ -66,6 +67,11 @@ pub(crate) struct Carrying<'a> {
 }
 
 impl PlanOptions {
+    /// The file that is read besides the operands, if one is.
+    pub(crate) fn file(&self) -> Option<&OsStr> {
+        self.profile.as_deref().map(Path::as_os_str)
+    }
+
     /// Reads a profile that was named, before anything is touched, and keeps it.
     ///
     /// # Errors

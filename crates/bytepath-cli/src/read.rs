@@ -1,5 +1,6 @@
 //! `bytepath read`: the reading end of a pipe, by any inlet, and the end that measures.
 
+use std::ffi::OsStr;
 use std::io::Write as _;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use bytepath_lab::ends::{EndReport, NOTHING_CAME, ReadEnd, Until};
 use clap::Args;
 
 use crate::ends::{self, End, Shared, Useful};
+use crate::output;
 use crate::sys::start;
 use crate::usage::wrong_usage;
 use crate::values;
@@ -37,6 +39,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let shared = &options.shared;
     shared.check()?;
     check(options)?;
+    let stdin = [OsStr::new("-")];
+    output::spares("--json", shared.json.as_deref(), stdin).map_err(wrong_usage)?;
     ends::end_with(shared.starter)?;
     if shared.csv && shared.json_alone() {
         return Err(wrong_usage("standard output takes one of --json and --csv, not both"));

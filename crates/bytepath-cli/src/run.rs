@@ -35,7 +35,7 @@ use rustix::stdio::stderr;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::explain::Explaining;
-use crate::metrics::MetricsOptions;
+use crate::metrics::{self, MetricsOptions};
 use crate::output::{self, Output};
 use crate::planning::usual_profile;
 use crate::said::{self, say};
@@ -151,6 +151,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     options.metrics.check([]).map_err(wrong_usage)?;
     let (json, metrics) = (options.json.as_deref(), options.metrics.file());
     options.shown.check(&[("--json", json), ("--metrics", metrics)])?;
+    options.metrics.begin("run");
     let explaining = options.explain.then(|| Explaining::new(options.shown.clone(), None));
     run_and_explain(options, explaining.transpose()?)
 }
@@ -219,7 +220,7 @@ fn run_and_explain(
         measured: options.metrics.metrics.is_some().then(Measured::default),
     };
     if let Some(measured) = &watched.measured {
-        options.metrics.begin("run", measured.figures());
+        metrics::measured_by(measured.figures());
     }
     watched.watch(&mut signals);
     watched.measure();

@@ -30,6 +30,7 @@ use crate::classic::{
 };
 use crate::close::closed_well;
 use crate::errno::word;
+use crate::metrics;
 use crate::quote::{always_quoted, quoted};
 use crate::sys::{interrupts, start};
 use extras::Extras;
@@ -209,7 +210,7 @@ impl Tee<'_> {
         let source = Endpoint::source(stdin.as_fd()).map_err(|error| error.errno())?;
         let told = Arc::new(Told::new(outputs, extras.queue.is_some()));
         let (meter, lags, began) = (&told.meter, &told.lags, Instant::now());
-        extras.metrics.begin_and_heed_signals("tee", {
+        metrics::measured_by({
             let told = told.clone();
             move || told.figures()
         });
@@ -373,7 +374,9 @@ fn shown(folder: &Path) -> String {
 /// What is wrong, in words.
 fn prepared(options: &Options) -> Result<Prepared, String> {
     let extras = &options.extras;
-    extras.metrics.check(options.files.iter().map(OsString::as_os_str))?;
+    let profile = extras.profile.as_deref().map(Path::as_os_str);
+    extras.metrics.check(options.files.iter().map(OsString::as_os_str).chain(profile))?;
+    extras.metrics.begin_and_heed_signals("tee");
     let pipes = if extras.no_enlarge { Pipes::Leave } else { Pipes::Grow };
     let planned = Planned::by(extras.profile.as_deref(), pipes)?;
     let (hashing, unhashed) = match extras.hash.map(Hashing::start).transpose() {

@@ -1,6 +1,6 @@
 //! Options that the classic does not have: what a copy is worth once it is made, and how far it is.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -91,10 +91,10 @@ impl Extras {
     ///
     /// # Errors
     /// Who does, and which is.
-    pub(super) fn check(&self, verbose: bool, files: &[OsString]) -> Result<(), String> {
+    pub(super) fn check(&self, verbose: bool, files: &[&OsStr]) -> Result<(), String> {
         self.check_stdout(verbose)?;
         for (option, path) in self.written() {
-            if let Some(met) = output::met(path, files.iter().map(OsString::as_os_str)) {
+            if let Some(met) = output::met(path, files.iter().copied()) {
                 return Err(format!("{option} would be written over {}", always_quoted(met)));
             }
         }

@@ -49,6 +49,9 @@ impl Interrupts {
             // What is registered first is done first.
             let caught = ending::by_signal_while(signal, self.ending.clone())
                 .and_then(|()| register_usize(signal, self.came.clone(), number));
+            if caught.is_ok() {
+                crate::metrics::answers(&[signal]);
+            }
             all &= caught.is_ok();
         }
         all

@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
 use bytepath::placement::leave_cpu;
@@ -37,6 +37,17 @@ use super::told::{Done, Told, Weight};
 use super::turns;
 use super::voice::{Voice, q};
 use crate::closed;
+use crate::metrics;
+
+/// Begins what goes on beside the copying, before anything is looked at.
+pub(super) fn begin(settings: &Settings, options: &Options) {
+    if options.extras.takes_long() && jobs(settings, options).is_some() {
+        crew::make_room();
+    }
+    // While it is read, files that another thread makes would go without.
+    umask();
+    options.extras.metrics.begin("cp");
+}
 
 /// Copies all operands, and says and writes how it went.
 pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) -> ExitCode {
@@ -54,9 +65,6 @@ pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) ->
 fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result<(), ExitCode> {
     let (plan, extras) = (&options.plan, &options.extras);
     let jobs = jobs(settings, options);
-    if jobs.is_some() && extras.takes_long() {
-        crew::make_room();
-    }
     let tally = Arc::new(Tally::for_threads(jobs.unwrap_or(1)));
     let hand = &tally.hands[0];
     let (umask, stage, watch) = (umask(), None, None);
@@ -69,7 +77,7 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
         }
     };
     let work = |shared: &Shared<'_>| with_crew(shared, jobs, &options.files, target);
-    extras.metrics.begin("cp", {
+    metrics::measured_by({
         let (tally, durable) = (tally.clone(), extras.is_durable());
         move || tally.figures(durable)
     });
@@ -94,9 +102,12 @@ fn holes(name: Option<&OsString>) -> Holes {
 
 /// The bits that new files do not get. They can only be read by setting them.
 pub(super) fn umask() -> u32 {
-    let mask = rustix::process::umask(Mode::empty());
-    rustix::process::umask(mask);
-    mask.as_raw_mode()
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| {
+        let mask = rustix::process::umask(Mode::empty());
+        rustix::process::umask(mask);
+        mask.as_raw_mode()
+    })
 }
 
 /// Where the sources go.

@@ -16,6 +16,9 @@ pub(super) struct Page {
     began: Instant,
 }
 
+/// What every page begins with.
+pub(super) const BEGINS: &[u8] = b"# HELP bytepath_job_info ";
+
 impl Page {
     pub(super) fn of(command: &str, path: &Path) -> Page {
         let job = path.file_stem().unwrap_or_default().to_string_lossy();

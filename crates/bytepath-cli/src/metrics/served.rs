@@ -9,8 +9,12 @@ use std::time::{Duration, Instant};
 
 use super::{EVERY, Telling, warn};
 
-/// Who asks has so long to say so, and to take the answer.
+/// Who asks has so long to say so.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// And to take an answer that is longer than what a socket holds.
+const TAKEN_WITHIN: Duration = Duration::from_millis(100);
+/// So many may be about to ask; who has been for longest gives way to the next.
+const CLIENTS_MAX: usize = 16;
 /// A request is no longer than this.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// Nor has it more headers.
@@ -29,20 +33,24 @@ pub(super) fn serve(path: &Path, telling: &Telling, page: impl Fn() -> String) {
         }
     };
     let made = identity(path);
+    let mut clients: Vec<Client> = Vec::new();
     while telling.code().is_none() {
-        if telling.wait(None, Some(&listener.as_fd())) {
-            match listener.accept() {
-                // Who leaves without its answer has no further claim.
-                Ok((stream, _)) => drop(answer(&stream, &page)),
-                // Out of descriptors, say: not to be asked again at once.
-                Err(error) if error.kind() != ErrorKind::WouldBlock => {
-                    telling.wait(Some(EVERY), None);
-                }
-                Err(_) => {}
+        let first = clients.iter().map(|client| client.until).min();
+        let left = first.map(|until| until.saturating_duration_since(Instant::now()));
+        let sockets = clients.iter().map(|client| client.stream.as_fd());
+        telling.wait(left, sockets.chain([listener.as_fd()]));
+        match listener.accept() {
+            Ok((stream, _)) => {
+                clients.extend(Client::new(stream));
+                clients.drain(..clients.len().saturating_sub(CLIENTS_MAX));
             }
+            // Out of descriptors, say: not to be asked again at once.
+            Err(error) if error.kind() != ErrorKind::WouldBlock => telling.wait(Some(EVERY), []),
+            Err(_) => {}
         }
+        clients.retain_mut(|client| client.is_waited_for(&page));
     }
-    drop(listener);
+    drop((listener, clients));
     // Another job may have its own there by now.
     if made.is_some() && made == identity(path) {
         let _ = std::fs::remove_file(path);
@@ -71,48 +79,72 @@ fn listener(path: &Path) -> std::io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn answer(mut stream: &UnixStream, page: &impl Fn() -> String) -> std::io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let (status, body) = match asked(stream)? {
-        Asked::Page => ("200 OK", page()),
-        Asked::Head => ("200 OK", String::new()),
-        Asked::Wrong(status) => (status, format!("{status}; ask for GET /metrics\n")),
-    };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all((head + &body).as_bytes())
+/// One who is about to ask.
+struct Client {
+    stream: UnixStream,
+    /// What was said so far.
+    bytes: Vec<u8>,
+    until: Instant,
+}
+
+impl Client {
+    fn new(stream: UnixStream) -> std::io::Result<Client> {
+        stream.set_nonblocking(true)?;
+        stream.set_write_timeout(Some(TAKEN_WITHIN))?;
+        Ok(Client { stream, bytes: Vec::new(), until: Instant::now() + PATIENCE })
+    }
+
+    /// Hears what was said, and answers once that is all; whether there is more to hear.
+    fn is_waited_for(&mut self, page: &impl Fn() -> String) -> bool {
+        match self.asked() {
+            Ok(None) => return true,
+            // Who leaves without its answer has no further claim.
+            Ok(Some(asked)) => drop(self.answer(asked, page)),
+            Err(_) => {}
+        }
+        false
+    }
+
+    fn answer(&mut self, asked: Asked, page: &impl Fn() -> String) -> std::io::Result<()> {
+        let (status, body) = match asked {
+            Asked::Page => ("200 OK", page()),
+            Asked::Head => ("200 OK", String::new()),
+            Asked::Wrong(status) => (status, format!("{status}; ask for GET /metrics\n")),
+        };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        self.stream.set_nonblocking(false)?;
+        self.stream.write_all((head + &body).as_bytes())
+    }
+
+    /// What is asked for, once all of that was said.
+    fn asked(&mut self) -> std::io::Result<Option<Asked>> {
+        let late = || (Instant::now() >= self.until).then_some(Asked::Wrong("408 Request Timeout"));
+        let mut piece = [0; 1024];
+        let count = match (&self.stream).read(&mut piece) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(late()),
+            read => read?,
+        };
+        self.bytes.extend_from_slice(&piece[..count]);
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut request = httparse::Request::new(&mut headers);
+        Ok(match request.parse(&self.bytes) {
+            Ok(httparse::Status::Complete(_)) => Some(meant(&request)),
+            Ok(httparse::Status::Partial) if count > 0 && self.bytes.len() < REQUEST_BYTES_MAX => {
+                late()
+            }
+            Ok(httparse::Status::Partial) | Err(_) => Some(Asked::Wrong("400 Bad Request")),
+        })
+    }
 }
 
 enum Asked {
     Page,
     Head,
     Wrong(&'static str),
-}
-
-fn asked(mut stream: &UnixStream) -> std::io::Result<Asked> {
-    let until = Instant::now() + PATIENCE;
-    let mut bytes = Vec::new();
-    let mut piece = [0; 1024];
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(Asked::Wrong("408 Request Timeout"));
-        }
-        stream.set_read_timeout(Some(left))?;
-        let count = stream.read(&mut piece)?;
-        bytes.extend_from_slice(&piece[..count]);
-        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-        let mut request = httparse::Request::new(&mut headers);
-        match request.parse(&bytes) {
-            Ok(httparse::Status::Complete(_)) => return Ok(meant(&request)),
-            Ok(httparse::Status::Partial) if count > 0 && bytes.len() < REQUEST_BYTES_MAX => {}
-            Ok(httparse::Status::Partial) | Err(_) => return Ok(Asked::Wrong("400 Bad Request")),
-        }
-    }
 }
 
 fn meant(request: &httparse::Request<'_, '_>) -> Asked {

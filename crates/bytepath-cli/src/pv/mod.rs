@@ -33,7 +33,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use signal_hook::consts::SIGQUIT;
 
 pub(crate) use options::{Options, Settings};
 
@@ -49,7 +48,7 @@ use usage::Wrong;
 use watch::{Bar, Watch};
 use watcher::Watcher;
 
-use crate::metrics::Figures;
+use crate::metrics::{self, Figures};
 use crate::output;
 use crate::sys::start;
 
@@ -108,14 +107,16 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
     };
     let transfer = &settings.options.transfer;
     let plain = |what: String| Wrong::plain(what);
-    settings.options.plan.check().map_err(|error| plain(error.to_string()))?;
     let files = [&transfer.output, &transfer.store_and_forward].into_iter().flatten();
     let files = files.map(|path| path.as_os_str());
     let named = inputs.iter().map(OsString::as_os_str).chain(files);
+    let named = named.chain(settings.options.plan.file());
     settings.options.metrics.check(named.clone()).map_err(plain)?;
     let pidfile = settings.options.modes.pidfile.as_deref();
     output::replaces_none("--pidfile", pidfile, named).map_err(plain)?;
     one_file_each(settings)?;
+    settings.options.metrics.begin_and_heed_signals("pv");
+    settings.options.plan.check().map_err(|error| plain(error.to_string()))?;
     let sink = match &transfer.output {
         _ if transfer.discard => Sink::nowhere(live),
         Some(path) => Sink::file(path, &inputs, live),
@@ -171,8 +172,7 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
 /// Tells whoever asked with --metrics how far the movements are together.
 fn measured(settings: &Settings, tallies: Vec<Arc<Tally>>) {
     let of = settings.clone();
-    // The others are answered by who draws.
-    settings.options.metrics.begin_and_heed("pv", &[SIGQUIT], move || {
+    metrics::measured_by(move || {
         let each = tallies.iter().map(|tally| tally.figures(&of));
         each.reduce(Figures::with).unwrap_or_default()
     });

@@ -108,7 +108,6 @@ pub(crate) fn run(
     // It is told of them by who answers them.
     live.catch_signals();
     let child = spawn_as_we_were(&mut command, &inherited, false);
-    // Not before: its thread would take the signals that wait while a program is started.
     super::measured(settings, vec![sent.clone(), got.clone()]);
     let mut child = match child {
         Ok(child) => child,

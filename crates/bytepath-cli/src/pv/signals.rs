@@ -35,6 +35,9 @@ pub(crate) enum Asked {
 /// are not drawn there anyway.
 const CAUGHT: [i32; 8] = [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH, SIGUSR2, SIGTTOU];
 
+/// Those of them that end it.
+const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
 /// How long who may not wait sleeps.
 const UNASKED: Duration = Duration::from_millis(10);
 
@@ -69,6 +72,7 @@ impl Signals {
         }
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, CAUGHT)?;
+        crate::metrics::answers(&ENDING);
         nudge::allow()?;
         Ok(Signals { delivery, last })
     }
@@ -99,7 +103,7 @@ impl Signals {
 
 /// Where nobody looks at the queue, signals that end a program do it at once, with pv's status.
 pub(crate) fn end_at_once() {
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in ENDING {
         let status = i32::from(Status::SIGNAL.code());
         let always = Arc::new(AtomicBool::new(true));
         // Where it is refused, the program runs on to its end.

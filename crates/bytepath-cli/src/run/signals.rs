@@ -30,6 +30,7 @@ impl Signals {
         let caught = to_catch().chain([SIGCHLD]);
         let delivery =
             SignalDelivery::with_pipe(read, write, SignalOnly, caught.collect::<Vec<_>>())?;
+        crate::metrics::answers(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
         Ok(Signals { delivery, seen: Vec::new(), went_on: false })
     }
 

@@ -360,13 +360,8 @@ fn a_job_that_a_signal_ends_tells_so() {
     input.write_all(b"some").expect("it reads");
     until(&file, |page| moved(page) == 4.0);
     let pid = Pid::from_child(pv.child());
-    // In its first moment it leaves signals to the kernel, which tells nobody.
-    until(Path::new(&format!("/proc/{pid}/status")), |_| catches(pid, Signal::TERM));
     kill_process(pid, Signal::TERM).expect("it runs");
-    let done = pv.done();
-    let page = std::fs::read_to_string(&file).expect("it stays");
-    let code = done.status.code().map(f64::from);
-    assert!(code.is_some() && sample(&page, "job_exit_code", "") == code, "{done:?} {page}");
+    told_how_it_ended(pv, &file);
     drop(input);
     // A reader that leaves.
     let line =
@@ -374,6 +369,90 @@ fn a_job_that_a_signal_ends_tells_so() {
     shell(&line).well();
     let page = until(&file, |page| page.contains("command=\"gen\"") && page.contains("exit_code"));
     assert_eq!(sample(&page, "job_exit_code", ""), Some(141.0), "{page}");
+}
+
+/// The page says how the job ended, as a shell would.
+#[track_caller]
+fn told_how_it_ended(job: Bounded, file: &Path) {
+    let done = job.done();
+    let page = std::fs::read_to_string(file).expect("it stays");
+    let code = done.status.code().or(signal_of(&done).map(|signal| 128 + signal)).map(f64::from);
+    assert!(code.is_some_and(|code| code > 0.0), "{done:?} {page}");
+    assert_eq!(sample(&page, "job_exit_code", ""), code, "{done:?} {page}");
+    assert_eq!(sample(&page, "job_running", ""), Some(0.0), "{done:?} {page}");
+}
+
+/// Also while it waits for somebody to open a FIFO.
+#[test]
+fn a_signal_that_comes_once_there_is_a_page_is_told_on_it() {
+    let folder = folder();
+    let file = folder.path().join("live.prom");
+    let made = Command::new("mkfifo").arg(folder.path().join("fifo")).status().expect("mkfifo");
+    assert!(made.success());
+    for words in [
+        &["pv", "-q"][..],
+        &["pv", "-q", "-o", "fifo"],
+        &["tee", "fifo"],
+        &["tee"],
+        &["cat"],
+        &["cat", "fifo"],
+        &["cp", "fifo", "file"],
+        &["gen", "zeros"],
+        &["run"],
+    ] {
+        for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+            if words[0] == "run" && signal == Signal::INT {
+                // It is for the programs, which have it from the terminal.
+                continue;
+            }
+            let mut job = bytepath(&[words, &["--metrics", "live.prom"]].concat());
+            if words[0] == "run" {
+                job = bytepath(&["run", "--metrics", "live.prom", "sleep 100"]);
+            }
+            job.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut job = spawned(job.current_dir(folder.path()));
+            let input = job.child().stdin.take();
+            until(&file, |page| !page.is_empty());
+            kill_process(Pid::from_child(job.child()), signal).expect("it runs");
+            told_how_it_ended(job, &file);
+            drop(input);
+            std::fs::remove_file(&file).expect("it is there");
+        }
+    }
+}
+
+/// What it says is not of the run before.
+#[test]
+fn a_job_that_fails_early_tells_so() {
+    let folder = folder();
+    let path = folder.path().display();
+    for (words, code) in [
+        ("cp -r tree file missing --metrics m.prom", 1),
+        ("cp --metrics m.prom", 1),
+        ("cp --profile missing file copy --metrics m.prom", 1),
+        ("pv -q file -o missing/x --metrics m.prom", 2),
+        ("pv -q --profile missing file --metrics m.prom", 64),
+        ("cat file --metrics m.prom >&-", 1),
+        ("cat -n --route read-write file --metrics m.prom", 1),
+        ("cat --profile missing file --metrics m.prom", 1),
+        ("gen zeros --bytes 1 --profile missing --metrics m.prom", 1),
+        ("gen zeros --bytes 1 --metrics m.prom >&-", 1),
+        ("gen zeros --bytes 1 --outlet tee --buf-size 64K --metrics m.prom", 2),
+        ("tee --profile missing --metrics m.prom <file", 1),
+        ("run --json missing/j --metrics m.prom true", 1),
+    ] {
+        let done = shell(&format!(
+            "cd {path} && rm -rf * && mkdir tree && echo some >file && \
+             $bytepath cat file --metrics m.prom && {{ $bytepath {words}; echo $? >code; }}; \
+             cat code m.prom"
+        ));
+        let said = done.stdout.trim_start_matches("some\n");
+        let (told, page) = said.split_once('\n').expect("a code");
+        assert_eq!(told.parse(), Ok(code), "{words}: {done:?}");
+        assert_eq!(sample(page, "job_exit_code", ""), Some(f64::from(code)), "{words}: {page}");
+        let command = words.split(' ').next().expect("a command");
+        assert!(page.contains(&format!("command=\"{command}\"")), "{words}: {page}");
+    }
 }
 
 /// Whether a process has a handler for this signal.
@@ -438,6 +517,11 @@ fn it_is_none_of_the_files_that_are_read_and_written() {
         "tee --metrics out out <in",
         "tee --metrics in <in",
         "cp --metrics in in out",
+        "gen zeros --bytes 1 --profile in --metrics ./in",
+        "cat --profile in --metrics in out",
+        "tee --profile in --metrics in <out",
+        "pv --profile in --metrics in out",
+        "cp --profile in --metrics in out new",
     ] {
         let folder = folder();
         let done = shell(&format!(
@@ -448,6 +532,50 @@ fn it_is_none_of_the_files_that_are_read_and_written() {
         assert!(code != "0" && files == "read\nwritten\n", "{words}: {done:?}");
         assert!(done.stderr.contains("--metrics would"), "{words}: {done:?}");
     }
+}
+
+/// Nor does another option replace them, where a profile or standard input is one.
+#[test]
+fn results_are_none_of_the_files_that_are_read() {
+    for words in [
+        "gen zeros --bytes 1 --profile in --json in",
+        "cp --profile in --json in out new",
+        "cp --profile in --json-files in out new",
+        "pv --profile in --pidfile in out",
+        "read --json in <in",
+        "import --no-store - --json in <in",
+        "report - --format json -o in <in",
+    ] {
+        let folder = folder();
+        let done = shell(&format!(
+            "cd '{}' && echo read >in && echo written >out && $bytepath {words} >said; echo $?; cat in",
+            folder.path().display()
+        ));
+        let (code, file) = done.stdout.split_once('\n').expect("a code");
+        assert!(code != "0" && file == "read\n", "{words}: {done:?}");
+        assert!(done.stderr.contains(" would "), "{words}: {done:?}");
+    }
+}
+
+#[test]
+fn what_somebody_else_puts_there_meanwhile_is_left_as_it_is() {
+    let folder = folder();
+    let (file, other) = (folder.path().join("m.prom"), folder.path().join("other"));
+    let mut pv = waiting(file.to_str().expect("letters"));
+    until(&file, |page| !page.is_empty());
+    std::fs::write(&other, "mine\n").expect("a file");
+    std::fs::rename(&other, &file).expect("it is replaced");
+    drop(pv.child().stdin.take());
+    let done = pv.done();
+    assert!(done.status.success() && done.stderr.contains("was made meanwhile"), "{done:?}");
+    assert_eq!(std::fs::read_to_string(&file).expect("it stays"), "mine\n");
+    // Whichever is there first, the copy or the page.
+    let done = shell(&format!(
+        "cd '{}' && mkdir d && echo copied >h && for i in 1 2 3 4 5 6 7 8 9; do \
+         rm -f d/h; if $bytepath cp h d --metrics d/h; then cat d/h; fi; done | sort -u",
+        folder.path().display()
+    ));
+    assert!(matches!(&*done.stdout, "" | "copied\n"), "{done:?}");
 }
 
 #[test]
@@ -540,8 +668,21 @@ fn a_socket_serves_the_page_while_the_job_runs() {
     // One who asks and says nothing holds up neither the job nor, for long, the next.
     let silent = UnixStream::connect(&socket).expect("it listens");
     assert!(asked(&socket, "GET /metrics HTTP/1.1\r\n\r\n").contains("job_running"));
+    // Nor does who is slow to ask.
+    let mut slow = UnixStream::connect(&socket).expect("it listens");
+    slow.write_all(b"GET /metrics ").expect("it reads");
+    assert!(asked(&socket, "GET /metrics HTTP/1.1\r\n\r\n").contains("job_running"));
+    slow.write_all(b"HTTP/1.1\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    // Whoever is there at the end gets nothing any more.
+    let mut last = UnixStream::connect(&socket).expect("it listens");
     drop((silent, input));
     pv.done().well();
+    answer.clear();
+    let _ = last.read_to_string(&mut answer);
+    assert_eq!(answer, "");
     assert!(!socket.exists(), "the socket is left");
     // What is no socket, or another's, stays.
     std::fs::write(&socket, "mine").expect("a file");
@@ -608,4 +749,50 @@ fn a_file_that_is_replaced_keeps_its_permissions() {
          rm page; umask 027; $bytepath cp --metrics page a b && stat -c %a page"
     ));
     assert_eq!(done.well().stdout, "600\n644\n666\n640\n");
+}
+
+#[test]
+fn what_a_link_points_to_is_made_where_it_is_not_there_yet() {
+    let folder = folder();
+    let path = folder.path().display();
+    let prepare = "mkdir a b; ln -s ../b/new a/first; ln -s a/first l; ln -s loop loop";
+    for option in ["--json", "--metrics"] {
+        let done = shell(&format!(
+            "cd {path} && rm -rf * && {prepare}; $bytepath gen zeros --bytes 5 {option} l >/dev/null; \
+             echo $?; [ -L l -a -L a/first -a -s b/new ] && echo kept"
+        ));
+        assert_eq!(done.stdout, "0\nkept\n", "{option}: {done:?}");
+        // The trial is made there as well, and two names of one file are one.
+        let done = shell(&format!(
+            "cd {path} && rm -rf * && {prepare}; rmdir b; \
+             $bytepath gen zeros --bytes 5 {option} l >/dev/null; [ -L l -a -L a/first ] && echo kept; \
+             $bytepath gen zeros --bytes 5 {option} loop >/dev/null; [ -L loop ] && echo kept; \
+             mkdir b; $bytepath gen zeros --bytes 5 --json l --metrics b/new >/dev/null || ls b"
+        ));
+        assert_eq!(done.stdout, "kept\nkept\n", "{option}: {done:?}");
+        assert!(done.stderr.contains("are one file"), "{option}: {done:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_keeps_its_owner_its_group_and_its_list() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root gives files away");
+        return;
+    }
+    let folder = folder();
+    let path = folder.path().display();
+    let lists = installed("setfacl");
+    for option in ["--json", "--metrics"] {
+        let done = shell(&format!(
+            "cd {path}; umask 077; echo old >page; chmod 640 page; chown 12:1000 page; \
+             {}$bytepath gen zeros --bytes 5 {option} page >/dev/null && stat -c '%u:%g %a' page && \
+             ! grep -q old page{}",
+            if lists { "setfacl -m u:99:r page && " } else { "" },
+            if lists { " && getfacl -np page" } else { "" },
+        ));
+        let said = done.well().stdout;
+        assert!(said.starts_with("12:1000 640\n"), "{option}: {said}");
+        assert!(!lists || said.contains("user:99:r--"), "{option}: {said}");
+    }
 }

@@ -187,8 +187,8 @@ impl Shared<'_> {
             }
         };
         advise(Advice::Random);
-        let bytes = rustix::fs::fstat(source).map_or(0, |stat| length(source, &stat));
-        self.hand.rereads(Why::Resume, bytes);
+        let bytes = |file| rustix::fs::fstat(file).map_or(0, |stat| length(file, &stat));
+        self.hand.rereads(Why::Resume, bytes(source).min(bytes(copy)));
         let differ = self.differ_at(source.as_fd(), copy.as_fd(), 0..u64::MAX);
         self.hand.has_reread();
         advise(Advice::Normal);

@@ -81,7 +81,7 @@ impl Rereading {
     pub(super) fn shown(&self) -> String {
         let (at, of_bytes) = (self.at, self.of_bytes.max(self.at).max(1));
         match self.why {
-            Why::Resume => {
+            Why::Resume | Why::Whole => {
                 format!(", compared {} of {}", numbers::bytes(at), numbers::bytes(of_bytes))
             }
             Why::Verify => format!(", verifying {}%", (100.0 * at as f64 / of_bytes as f64) as u64),
@@ -92,8 +92,10 @@ impl Rereading {
 /// Why files are read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
-    /// To find how much an earlier run copied.
+    /// To find how much an earlier run copied, all of which is kept.
     Resume,
+    /// To find whether it copied all: less is not kept.
+    Whole,
     /// To see that the copy is right.
     Verify,
 }

@@ -119,6 +119,17 @@ impl Rate {
         self.looks.push((Instant::now(), bytes));
     }
 
+    /// Since the last look none could come: where none did, that time is not counted.
+    pub(crate) fn rests(&mut self, bytes: u64) {
+        match self.looks.last() {
+            Some((last, looked)) if *looked == bytes => {
+                let rested = last.elapsed();
+                self.looks.iter_mut().for_each(|(at, _)| *at += rested);
+            }
+            _ => self.look(bytes),
+        }
+    }
+
     /// From now on it is over the whole time: what was done is over.
     pub(crate) fn ended(&mut self, bytes: u64) {
         self.looks = vec![(self.began, 0), (Instant::now(), bytes)];
@@ -164,6 +175,25 @@ mod tests {
         rate.ended(300 << 20);
         let per_second = rate.per_second().expect("it took long enough");
         assert!((2 << 20..=3 << 20).contains(&(per_second as u64)), "{per_second}");
+    }
+
+    #[test]
+    fn a_rate_is_not_of_the_time_in_which_nothing_could_come() {
+        let before = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
+        let (began, ended) = before(101).zip(before(100)).expect("an earlier time");
+        let looks = vec![(began, 0), (ended, 3 << 20)];
+        let mut rate = Rate { began, looks };
+        let per_second = rate.per_second();
+        rate.rests(3 << 20);
+        assert_eq!(rate.per_second(), per_second);
+        assert!(rate.looks[1].0 > ended);
+        // What came before it rested counts.
+        rate.rests(4 << 20);
+        assert_eq!(rate.looks.len(), 3);
+        // Of what was not begun yet there is none.
+        let mut rate = Rate::since(began);
+        rate.rests(0);
+        assert_eq!(rate.shown(), "");
     }
 
     #[test]

@@ -6,9 +6,9 @@
 use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
 
 use bytepath::Meter;
+use bytepath_report::numbers;
 
 use super::entries::Entries;
 use super::pair::Pair;
@@ -60,18 +60,42 @@ impl Other {
 #[derive(Clone, Copy)]
 pub(super) struct Rereading {
     pub(super) why: Why,
-    pub(super) began: Instant,
     pub(super) at: u64,
     pub(super) of_bytes: u64,
     /// Those before that are no holes.
     data_bytes: u64,
 }
 
+impl Rereading {
+    /// Both together.
+    pub(super) fn with(self, other: Rereading) -> Rereading {
+        Rereading {
+            at: self.at + other.at,
+            of_bytes: self.of_bytes + other.of_bytes,
+            data_bytes: self.data_bytes + other.data_bytes,
+            ..self
+        }
+    }
+
+    /// How far it is, behind others.
+    pub(super) fn shown(&self) -> String {
+        let (at, of_bytes) = (self.at, self.of_bytes.max(self.at).max(1));
+        match self.why {
+            Why::Resume | Why::Whole => {
+                format!(", compared {} of {}", numbers::bytes(at), numbers::bytes(of_bytes))
+            }
+            Why::Verify => format!(", verifying {}%", (100.0 * at as f64 / of_bytes as f64) as u64),
+        }
+    }
+}
+
 /// Why files are read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
-    /// To find how much an earlier run copied.
+    /// To find how much an earlier run copied, all of which is kept.
     Resume,
+    /// To find whether it copied all: less is not kept.
+    Whole,
     /// To see that the copy is right.
     Verify,
 }
@@ -139,8 +163,7 @@ impl Hand {
 
     /// The file and its copy are read again from now on, so many bytes of them.
     pub(super) fn rereads(&self, why: Why, of_bytes: u64) {
-        let began = Instant::now();
-        self.held().rereading = Some(Rereading { why, began, at: 0, of_bytes, data_bytes: 0 });
+        self.held().rereading = Some(Rereading { why, at: 0, of_bytes, data_bytes: 0 });
     }
 
     /// They are the same up to here; so many bytes before are no holes.

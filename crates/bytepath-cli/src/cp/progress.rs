@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, Mode};
 
 use super::crew;
 use super::extras::Progress;
-use super::hand::{Rereading, Why};
+use super::hand::Rereading;
 use super::interrupted::{Interrupts, Reached};
 use super::place::is_directory;
 use super::settings::Settings;
@@ -86,7 +86,6 @@ fn watch(
     };
     let mut lines = Lines::new();
     let mut every = ANSWERS_AFTER;
-    let mut again: Option<Again> = None;
     loop {
         let ended = over.recv_timeout(every) == Err(RecvTimeoutError::Disconnected);
         if !ended {
@@ -96,21 +95,19 @@ fn watch(
         let bytes = bytes();
         // What an earlier run copied is there at once.
         let bytes_moved = bytes.saturating_sub(tally.bytes_kept());
-        match ended {
-            true => rate.ended(bytes_moved),
-            false => rate.look(bytes_moved),
+        let again = tally.rereading().filter(|_| !ended);
+        match again {
+            _ if ended => rate.ended(bytes_moved),
+            Some((_, true)) => rate.rests(bytes_moved),
+            _ => rate.look(bytes_moved),
         }
-        again = tally.rereading().filter(|_| !ended).map(|now| Again::look(again.take(), now));
         let asked = asked.swap(false, Relaxed);
         // Somebody who does not read it must not keep a signal from being heeded.
         while ended && draws && !live::is_heard(ANSWERS_AFTER) {
             interrupts.heed(shared, Reached::End);
         }
         if (asked || draws) && live::is_heard(Duration::ZERO) {
-            let text = match &again {
-                Some(again) => again.text(tally.files(), total),
-                None => text((tally, bytes), total, &rate, ended),
-            };
+            let text = text((tally, bytes), (total, again), &rate, ended);
             lines.draw(&text, !draws || ended);
         }
         if ended {
@@ -119,19 +116,32 @@ fn watch(
     }
 }
 
-fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) -> String {
+fn text(
+    (tally, bytes): (&Tally, u64),
+    (total, again): (&Total, Option<(Rereading, bool)>),
+    rate: &Rate,
+    ended: bool,
+) -> String {
     let files = tally.files();
     let (skipped_files, skipped_bytes) = total.skipped.so_far();
     let per_second = rate.per_second();
     let speed = rate.shown();
+    let again_shown = again.map_or(String::new(), |(again, _)| again.shown());
     match total.known().filter(|_| !ended) {
         Some((all_files, all_bytes)) => {
             // What is skipped is done with; its bytes took no time, so the rate is of the others.
             let (files, bytes) = (files + skipped_files, bytes + skipped_bytes);
             let (all_files, all_bytes) = (counted(all_files.max(files)), all_bytes.max(bytes));
-            let left = time_left(all_bytes - bytes, per_second, skipped_files);
+            // How long files are read again, nobody knows, and nothing is copied meanwhile.
+            let left = match again {
+                Some((_, true)) => String::new(),
+                _ => {
+                    let left = time_left(all_bytes - bytes, per_second, skipped_files);
+                    format!(", {left} left")
+                }
+            };
             format!(
-                "{files} of {all_files}, {} of {}{speed}, {left} left",
+                "{files} of {all_files}, {} of {}{speed}{left}{again_shown}",
                 numbers::bytes(bytes),
                 numbers::bytes(all_bytes)
             )
@@ -141,43 +151,9 @@ fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) 
                 0 => String::new(),
                 files => format!("; {} skipped", counted(files)),
             };
-            format!("{}, {}{speed}{skipped}", counted(files), numbers::bytes(bytes))
+            let (files, bytes) = (counted(files), numbers::bytes(bytes));
+            format!("{files}, {bytes}{speed}{skipped}{again_shown}")
         }
-    }
-}
-
-/// Files that are read again, as they were looked at until now.
-struct Again {
-    now: Rereading,
-    rate: Rate,
-}
-
-impl Again {
-    fn look(before: Option<Again>, now: Rereading) -> Again {
-        let same = before.filter(|before| before.now.began == now.began);
-        let mut rate = same.map_or_else(|| Rate::since(now.began), |before| before.rate);
-        rate.look(now.at);
-        Again { now, rate }
-    }
-
-    fn text(&self, files: u64, total: &Total) -> String {
-        let (skipped_files, _) = total.skipped.so_far();
-        let files = match total.known() {
-            Some((all, _)) => {
-                let files = files + skipped_files;
-                format!("{files} of {}", counted(all.max(files)))
-            }
-            None => counted(files),
-        };
-        let Rereading { why, at, of_bytes, .. } = self.now;
-        let of_bytes = of_bytes.max(at);
-        let (at_words, of_words) = (numbers::bytes(at), numbers::bytes(of_bytes));
-        let what = match why {
-            Why::Resume => "compared",
-            Why::Verify => "verifying,",
-        };
-        let left = time_left(of_bytes - at, self.rate.per_second(), 0);
-        format!("{files}, {what} {at_words} of {of_words}{}, {left} left", self.rate.shown())
     }
 }
 

@@ -104,7 +104,7 @@ impl Shared<'_> {
                 other => Ok(other),
             };
         };
-        let kept = self.compare(pair, source, &open)?;
+        let kept = self.compare(pair, (source, &open), self.why_compared(&there))?;
         // Names that it has beside those of its source keep what they have.
         let is_kept = !(self.parts_names(sink) && there.st_nlink > stat.st_nlink);
         if kept == Kept::Whole && is_kept {
@@ -176,8 +176,18 @@ impl Shared<'_> {
         same_file(&stat, there).then_some(open)
     }
 
+    /// Why what is there is compared: no part is kept where a new file takes its place, or a clone.
+    fn why_compared(&self, there: &Stat) -> Why {
+        let is_cloned = self.settings.reflink == Reflink::Always;
+        let is_parted = self.settings.preserve.links && there.st_nlink > 1;
+        match self.extras.atomic || is_cloned || is_parted {
+            true => Why::Whole,
+            false => Why::Resume,
+        }
+    }
+
     /// How much of the source a file holds, byte by byte.
-    fn compare(&self, pair: &Pair, source: &OwnedFd, copy: &OwnedFd) -> Done<Kept> {
+    fn compare(&self, pair: &Pair, (source, copy): (&OwnedFd, &OwnedFd), why: Why) -> Done<Kept> {
         let failed = |name, errno| self.voice.failed(format!("error reading {}", q(name)), errno);
         // What the kernel read ahead of where they differ would stay in the page cache: nobody who
         // copies past that drops it.
@@ -187,8 +197,8 @@ impl Shared<'_> {
             }
         };
         advise(Advice::Random);
-        let bytes = rustix::fs::fstat(source).map_or(0, |stat| length(source, &stat));
-        self.hand.rereads(Why::Resume, bytes);
+        let bytes = |file| rustix::fs::fstat(file).map_or(0, |stat| length(file, &stat));
+        self.hand.rereads(why, bytes(source).min(bytes(copy)));
         let differ = self.differ_at(source.as_fd(), copy.as_fd(), 0..u64::MAX);
         self.hand.has_reread();
         advise(Advice::Normal);
@@ -310,7 +320,7 @@ impl Shared<'_> {
         let Begun::Unnamed(open, unnamed) = begun else { return Ok(Resumed::Not) };
         let kept = match all_of(&open) {
             Kept::Nothing => Kept::Nothing,
-            _ => self.compare(pair, source, &open)?,
+            _ => self.compare(pair, (source, &open), Why::Resume)?,
         };
         let is_new = sink.stat.is_none() || parts;
         match kept {

@@ -135,12 +135,14 @@ impl Tally {
         self.hands.iter().map(Hand::files).sum()
     }
 
-    /// What is read again just now, of files that this takes long for. Of several threads, that which is
-    /// farthest from its end.
-    pub(super) fn rereading(&self) -> Option<Rereading> {
+    /// What is read again just now, by all threads together, of files that this takes long for; and whether
+    /// no thread does anything else.
+    pub(super) fn rereading(&self) -> Option<(Rereading, bool)> {
         let all = self.hands.iter().filter_map(Hand::rereading);
         let long = all.filter(|it| it.of_bytes >= LARGE_BYTES.unsigned_abs());
-        long.max_by_key(|it| it.of_bytes.saturating_sub(it.at))
+        let each = long.map(|it| (it, 1));
+        let (together, threads) = each.reduce(|(a, n), (b, m)| (a.with(b), n + m))?;
+        Some((together, threads >= self.at_work()))
     }
 
     /// Bytes whose copying took no time, as an earlier run had done it.
@@ -261,3 +263,30 @@ fn bytes_to_copy(
 /// waits for its other end.
 pub(super) const TO_LOOK: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests {
+    use super::super::hand::Why;
+    use super::*;
+
+    #[test]
+    fn what_threads_read_again_is_told_of_all_together() {
+        let tally = Tally::for_threads(2);
+        tally.begins();
+        let told = || {
+            let (it, all) = tally.rereading()?;
+            Some((it.at >> 20, it.of_bytes >> 20, all))
+        };
+        // What takes no time is not told.
+        tally.hands[0].rereads(Why::Verify, 1 << 20);
+        assert_eq!(told(), None);
+        tally.hands[0].rereads(Why::Verify, 100 << 20);
+        tally.hands[0].reread(90 << 20, 90 << 20);
+        assert_eq!(told(), Some((90, 100, false)));
+        tally.hands[1].rereads(Why::Verify, 300 << 20);
+        assert_eq!(told(), Some((90, 400, true)));
+        tally.hands[1].has_reread();
+        tally.rests();
+        assert_eq!(told(), Some((90, 100, true)));
+    }
+}

@@ -93,8 +93,10 @@ fn how_far_it_has_compared_is_shown_and_told_by_an_interruption() {
                 -e inject=pread64:delay_exit=DELAY:when=100 \
                 $bytepath cp --resume --progress --reflink=never big half 2>said";
     let done = in_folder(&format!("{}; cat said", slow.replace("DELAY", "1500000")));
-    let how_far = "0 of 1 file, compared 12";
-    assert!(done.stdout.contains(how_far) && done.stdout.contains(" MiB of 40 MiB, "), "{done:?}");
+    // It is over where the shorter one ends.
+    let how_far = "0 of 1 file, 0 B of 40 MiB, compared 12";
+    let of = " MiB of 38.1 MiB\n";
+    assert!(done.stdout.contains(how_far) && done.stdout.contains(of), "{done:?}");
     assert!(done.stdout.contains("1 file, 40 MiB, "), "{done:?}");
     let done = in_folder(&format!(
         "{} & until grep -q compared said; do :; done; kill $!; wait $!; echo $?; cat said",
@@ -107,6 +109,37 @@ fn how_far_it_has_compared_is_shown_and_told_by_an_interruption() {
     assert!(rest.starts_with(advice), "{rest}");
     let at: u64 = at.parse().expect("a number");
     assert!((12 << 20..13 << 20).contains(&at), "{at}");
+}
+
+/// One of the calls that compare takes long.
+#[test]
+fn what_is_compared_and_would_not_be_kept_is_not_told_as_copied() {
+    if !may_trace() {
+        return;
+    }
+    for (words, kept) in [
+        ("--reflink=never", true),
+        ("--atomic", false),
+        ("--reflink=always", false),
+        ("--preserve=links", false),
+    ] {
+        let done = in_folder(&format!(
+            "for i in 1 2 3 4 5; do cat large; done >big; cp big there; ln there other; \
+             printf x | dd of=there bs=1 seek=41943039 conv=notrunc 2>/dev/null; \
+             strace -D -f -qqq -o /dev/null -e trace=pread64 \
+             -e inject=pread64:delay_exit=5000000:when=100 \
+             $bytepath cp --resume --progress {words} --metrics m.prom big there 2>said & \
+             until grep -q compared said; do :; done; kill $!; wait $!; echo $?; cat said; \
+             grep ^bytepath_skipped_bytes m.prom"
+        ));
+        assert!(done.stdout.starts_with("143\n"), "{words}: {done:?}");
+        let nothing = done.stdout.contains("at byte 0 of 'big'");
+        let none_skipped = done
+            .stdout
+            .lines()
+            .any(|line| line.starts_with("bytepath_skipped_bytes") && line.ends_with(" 0"));
+        assert_eq!((nothing, none_skipped), (!kept, !kept), "{words}: {done:?}");
+    }
 }
 
 #[test]

@@ -1318,8 +1318,10 @@ def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_k
         (["a"], [LOOK | {"times": (7, 7)}], False),
         (["a"], [LOOK | {"times": (6, 6)}, LOOK | {"times": (8, 8)}], False),
         (["a"], [LOOK | {"times": (6, 6)}], True),
-        # Nobody is there whose source was compared.
+        (["asleep", "a"], [LOOK | {"times": (6, 6)}], True),
+        # Nobody is there whose source was compared, or nobody who answers.
         (["c"], [LOOK | {"times": (6, 6)}], False),
+        (["asleep"], [LOOK | {"times": (6, 6)}], False),
     ],
 )
 def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_moment(
@@ -1331,6 +1333,8 @@ def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_mom
 
     async def run(function, *_, workers, on_error):
         [name] = workers
+        if name == "asleep":
+            raise asyncio.TimeoutError
         if function is worker.trust:
             let_in.append(name)
             return {name: None}
@@ -1350,7 +1354,7 @@ def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_mom
     members = Members()
     members.machines = [machines.Machine(name, name, {}, [name]) for name in [*others, "b"]]
     pieces = Pieces(SimpleNamespace(progress=None), None, ground.Ground("source", "copy", "id"), members, None)
-    pieces.ground.trusted = {"a"}
+    pieces.ground.trusted = {"a", "asleep"}
     asyncio.run(judged())
     assert (let_in, members.refused) == (([], {"b"}) if is_other else (["b"], set()))
     assert not is_other or "b takes no part: source is not the same directory on a and on b" in members.told[0]

@@ -20,6 +20,9 @@ LOOK_S = 20
 LOOKS_MAX = 10
 """So often a source that looks different is looked at again: somebody may have changed it in between."""
 
+KNOWN_MAX = 3
+"""So many workers are asked what the source looks like to them, until one answers."""
+
 NAMES_S = 10
 """How long a file system may take to show a new name on all machines."""
 
@@ -112,11 +115,19 @@ class Ground:
 
     async def trust(self, client: Client, name: str, others: list[str]) -> None:
         """Lets a worker in whose source does not look as it did at the beginning: an error if it is another than that
-        of one of these others that was compared before, as far as one is left."""
-        known = [other for other in others if other in self.trusted]
-        if known and name not in self.trusted:
-            pair = [Machine(each, each, {}, [each]) for each in (known[0], name)]
-            await _one_source(client, self.source, pair, [look for _, look in await _looks(client, self.source, pair)])
+        of one of these others that was compared before, as far as one is left that answers."""
+        known = [other for other in others if other in self.trusted and other != name]
+        for other in known[:KNOWN_MAX]:
+            pair = [Machine(each, each, {}, [each]) for each in (other, name)]
+            try:
+                found = [look for _, look in await _looks(client, self.source, pair)]
+                await _one_source(client, self.source, pair, found)
+                break
+            except Another:
+                raise
+            except FleetError:
+                # One of the two does not answer, as where it is asleep.
+                continue
         await _ask(client, name, name, worker.trust, self.id)
         self.trusted.add(name)
 

@@ -379,11 +379,15 @@ class Pieces:
             self.members.doubted.discard(name)
             self.judging.pop(name, None)
 
-    async def _judge(self, client: Client, name: str) -> None:
+    async def _judge(self, client: Client, name: str) -> str:
+        """Lets a worker in whose source is that of the others; why it takes no part, where it is another."""
         try:
             await self.ground.trust(client, name, self.members.not_refused())
         except Another as error:
-            self.members.refuse(name, f"{name} takes no part: {error}")
+            why = f"{name} takes no part: {error}"
+            self.members.refuse(name, why)
+            return why
+        return ""
 
     def _again(self, client: Client, flight: Flight, stage: int, why: str) -> None:
         if not self._is_given_up(client, flight, stage):
@@ -531,8 +535,12 @@ class Pieces:
                 why = answer["refused"]
                 continue
             if "doubted" in answer:
-                await self._judge(client, answer["worker"])
-                attempts -= 1
+                try:
+                    why = await self._judge(client, answer["worker"])
+                except FleetError as error:
+                    why = str(error)
+                # Who is trusted now is doubted no more.
+                attempts -= not why
                 continue
             if answer.get("stop"):
                 raise Full(f"{self._at_whom(answer)}{answer['stop']}\n{self.journal.so_far()}")

@@ -551,7 +551,8 @@ impl Link {
             Ok(0) | Err(Errno::INTR) => Ok(()),
             Ok(_) => {
                 self.gone = true;
-                Ok(())
+                // Its last word may be why it does not take the ring.
+                if self.packets.unanswered.is_some() { self.take_packets() } else { Ok(()) }
             }
             Err(errno) => {
                 Err(ChannelError::Socket { doing: "cannot look for the other end", errno })

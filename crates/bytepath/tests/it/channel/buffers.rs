@@ -92,6 +92,7 @@ fn a_ring_takes_one_descriptor_and_where_there_is_none_the_sender_is_told() {
     }
     let (mut sender, there) = sender();
     let (mut told, other) = self::sender();
+    let (mut sends, another) = self::sender();
     let limit = getrlimit(Resource::Nofile);
     let next = std::fs::File::open("/").expect("a descriptor").as_raw_fd() as u64;
     let spare = |count| {
@@ -103,8 +104,16 @@ fn a_ring_takes_one_descriptor_and_where_there_is_none_the_sender_is_told() {
     spare(0);
     let error = other.buffer_receiver(&small()).expect_err("there is no descriptor");
     assert!(matches!(error, ChannelError::Socket { .. }), "{error:?}");
+    another.buffer_receiver(&small()).expect_err("there is none for this one either");
     setrlimit(Resource::Nofile, limit).expect("it was so before");
     let said = told.look().expect_err("it was refused").to_string();
+    assert!(said.contains("no memory, addresses or descriptors"), "{said}");
+    // Who only sends finds that the other end is gone, and is told the same.
+    let said = loop {
+        if let Err(error) = sends.try_send(b"", &mut Vec::new()) {
+            break error.to_string();
+        }
+    };
     assert!(said.contains("no memory, addresses or descriptors"), "{said}");
     assert!(send(&mut sender, b"four", &[1]));
     assert_eq!(received(&mut receiver).0, b"four");

@@ -1,6 +1,7 @@
 //! A line on standard error that says again and again how far something is.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,13 @@ pub(crate) fn before_message() -> &'static [u8] {
 pub(crate) fn unseen(error: &std::io::Error) -> String {
     let word = crate::errno::word_of(error);
     format!("no thread for --progress: {word}; the job goes on without")
+}
+
+/// Whether this process's group is in front of a terminal; none where that is not its controlling one.
+pub(crate) fn is_in_front(terminal: impl AsFd) -> Option<bool> {
+    let group = rustix::termios::tcgetpgrp(terminal).ok()?;
+    // The group may be outside of a PID namespace, and 0 then, which rustix takes for impossible.
+    Some(group.as_raw_pid() == nix::unistd::getpgrp().as_raw())
 }
 
 /// Whether a line would be taken by standard error now, or after so long.

@@ -137,9 +137,10 @@ fn to_special(mut file: File, text: &[u8]) -> std::io::Result<()> {
 /// A file that is replaced again and again, as long as nobody else puts another in its place.
 pub(crate) struct Renewed {
     path: PathBuf,
-    /// The file that is there, as far as is known.
+    /// The file that was there in the beginning, until it is replaced.
     there: Option<(u64, u64)>,
-    /// What all that is written begins with: some file systems give a file another number.
+    /// What all that is written begins with. Others may write into the file that stands there, and a
+    /// file that they make may have the number of one that is gone.
     begins: &'static [u8],
 }
 
@@ -169,10 +170,11 @@ impl Renewed {
         let written = Written::beside(path, text)?;
         // The device itself would be asked again and again, and what is measured waits for it too.
         closed_well(written.file.as_fd())?;
-        self.there = match found {
+        match found {
             Some(_) => written.replace()?,
             None => written.make()?,
         };
+        self.there = None;
         Ok(())
     }
 

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use bytepath::Endpoint;
 use clap::ValueEnum;
-use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, pidfd_open, pidfd_send_signal};
-use rustix::termios::tcgetpgrp;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::SIGINT;
 
 use super::ends::{Sink, Source};
@@ -20,6 +19,7 @@ use super::tally::Tally;
 use super::usage::Wrong;
 use super::watch::Bar;
 use super::{Settings, say, watched, word};
+use crate::live::is_in_front;
 use crate::sys::spawn::spawn_as_we_were;
 
 /// Which side of the command is watched.
@@ -52,8 +52,9 @@ static COMMAND: Mutex<Option<OwnedFd>> = Mutex::new(None);
 /// Gives the command the signal that ends this process, if it still runs.
 pub(crate) fn pass_on(signal: i32) {
     // What a terminal sends goes to all that run in front of it.
-    let front = || tcgetpgrp(std::fs::File::open("/dev/tty").ok()?).ok();
-    if signal == SIGINT && front() == Some(getpgrp()) {
+    let in_front =
+        || std::fs::File::open("/dev/tty").is_ok_and(|tty| is_in_front(&tty) == Some(true));
+    if signal == SIGINT && in_front() {
         return;
     }
     if let (Ok(command), Some(signal)) = (COMMAND.lock(), Signal::from_named_raw(signal))

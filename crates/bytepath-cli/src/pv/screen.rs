@@ -7,6 +7,7 @@ use rustix::stdio::stderr;
 use super::Settings;
 use super::display::{Extra, WrongDisplay, cut};
 use super::live::Live;
+use crate::live::is_in_front;
 
 /// Assumed where it cannot be asked for.
 const WIDTH: usize = 80;
@@ -99,12 +100,8 @@ impl Screen {
 
     /// Whether the terminal is ours to use now.
     pub(crate) fn in_foreground(&self) -> bool {
-        self.terminal
-            && match rustix::termios::tcgetpgrp(stderr()) {
-                Ok(group) => group == rustix::process::getpgrp(),
-                // Not our controlling terminal: nobody can put us in its background.
-                Err(_) => true,
-            }
+        // If it is not our controlling terminal, nobody can put us in its background.
+        self.terminal && is_in_front(stderr()).unwrap_or(true)
     }
 
     /// A line as the terminal has room for it: what wrapped would scroll with each drawing. Where

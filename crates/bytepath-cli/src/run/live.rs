@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::family::{Family, Joint};
 use super::process;
-use crate::live::{cut, in_a_line};
+use crate::live::{cut, in_a_line, is_in_front};
 
 /// Lines are drawn no more often than this; where the output goes to the same terminal, which must
 /// not be drawn over, no more often than that.
@@ -140,8 +140,7 @@ fn left(reads: Option<(u64, u64)>, elapsed: Duration) -> String {
 /// Whether the terminal is ours to draw on. One that is not our controlling terminal puts nobody in
 /// its background.
 fn is_ours() -> bool {
-    let group = rustix::termios::tcgetpgrp(stderr());
-    group.is_ok_and(|group| group == rustix::process::getpgrp()) || group.is_err()
+    is_in_front(stderr()).unwrap_or(true)
 }
 
 /// The terminal's rows and columns.

@@ -561,14 +561,17 @@ fn results_are_none_of_the_files_that_are_read() {
 fn what_somebody_else_puts_there_meanwhile_is_left_as_it_is() {
     let folder = folder();
     let (file, other) = (folder.path().join("m.prom"), folder.path().join("other"));
-    let mut pv = waiting(file.to_str().expect("letters"));
-    until(&file, |page| !page.is_empty());
-    std::fs::write(&other, "mine\n").expect("a file");
-    std::fs::rename(&other, &file).expect("it is replaced");
-    drop(pv.child().stdin.take());
-    let done = pv.done();
-    assert!(done.status.success() && done.stderr.contains("was made meanwhile"), "{done:?}");
-    assert_eq!(std::fs::read_to_string(&file).expect("it stays"), "mine\n");
+    for into in [&other, &file] {
+        let _ = std::fs::remove_file(&file);
+        let mut pv = waiting(file.to_str().expect("letters"));
+        until(&file, |page| !page.is_empty());
+        std::fs::write(into, "mine\n").expect("a file");
+        std::fs::rename(into, &file).expect("it is replaced");
+        drop(pv.child().stdin.take());
+        let done = pv.done();
+        assert!(done.status.success() && done.stderr.contains("was made meanwhile"), "{done:?}");
+        assert_eq!(std::fs::read_to_string(&file).expect("it stays"), "mine\n");
+    }
     // Whichever is there first, the copy or the page.
     let done = shell(&format!(
         "cd '{}' && mkdir d && echo copied >h && for i in 1 2 3 4 5 6 7 8 9; do \

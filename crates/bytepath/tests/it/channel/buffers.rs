@@ -104,6 +104,7 @@ fn a_ring_takes_one_descriptor_and_where_there_is_none_the_sender_is_told() {
     spare(0);
     let error = other.buffer_receiver(&small()).expect_err("there is no descriptor");
     assert!(matches!(error, ChannelError::Socket { .. }), "{error:?}");
+    let _in_the_place_of_its_socket = std::fs::File::open("/").expect("a descriptor");
     another.buffer_receiver(&small()).expect_err("there is none for this one either");
     setrlimit(Resource::Nofile, limit).expect("it was so before");
     let said = told.look().expect_err("it was refused").to_string();

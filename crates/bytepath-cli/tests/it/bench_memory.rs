@@ -29,7 +29,7 @@ fn pool() -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The machine has one pool: tests that look at it take turns.
+/// The machine has one pool: tests that look at it, or take what it has, take turns.
 static POOL: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
@@ -50,6 +50,7 @@ fn ran_or_says_why(arm: &Value) {
 
 #[test]
 fn every_sweep_runs_over_every_kind_of_page_or_says_why_not() {
+    let _turn = turn();
     let record = record(&["memory", "--size", "16K,4M"]);
     assert_eq!(record["experiment"]["name"], "memory");
     for arm in arms(&record) {
@@ -132,6 +133,7 @@ fn what_does_not_fit_into_memory_says_so_and_nothing_is_swapped() {
 
 #[test]
 fn every_touch_runs_on_every_kind_of_area_or_says_why_not() {
+    let _turn = turn();
     // Not in a tmpfs, which may have no O_DIRECT.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let dir = folder.path().to_str().expect("plain");

@@ -80,13 +80,19 @@ mod tests {
         Record { blocks: 3, trusted: true, arms, ..Record::default() }
     }
 
-    #[test]
-    fn an_arm_with_latencies_has_a_row_and_the_others_have_none() {
+    /// An arm with latencies.
+    fn arm(name: &str) -> Arm {
         let latency = json!({
             "p50_ns": 1500, "p95_ns": 2500, "p99_ns": 30_000, "p99.9_ns": 31_000, "max_ns": 40_000
         });
-        let mut with = Arm::new("uring", Unit::OpsPerSecond);
-        with.params.insert("latency".to_owned(), latency);
+        let mut arm = Arm::new(name, Unit::OpsPerSecond);
+        arm.params.insert("latency".to_owned(), latency);
+        arm
+    }
+
+    #[test]
+    fn an_arm_with_latencies_has_a_row_and_the_others_have_none() {
+        let mut with = arm("uring");
         with.params.insert("io_bytes".to_owned(), 1024.into());
         with.median = Some(1_048_576.0);
         with.costs = Some(Costs {
@@ -107,11 +113,7 @@ mod tests {
 
     #[test]
     fn where_it_is_narrow_percentiles_stay_longest_and_names_stay_readable() {
-        let latency = json!({
-            "p50_ns": 1500, "p95_ns": 2500, "p99_ns": 30_000, "p99.9_ns": 31_000, "max_ns": 40_000
-        });
-        let mut arm = Arm::new("io_uring, registered buffers, 32 deep", Unit::OpsPerSecond);
-        arm.params.insert("latency".to_owned(), latency);
+        let arm = arm("io_uring, registered buffers, 32 deep");
         for width in 30..100 {
             let style = Style { width: Some(width), ..Style::default() };
             let text = draw(&record(vec![arm.clone()]), style).expect("it has some");

@@ -54,12 +54,7 @@ impl MariaDb {
 
     /// A database with sysbench's table in it.
     fn made(&self, bytepath: &Path, directory: &Path) -> Result<(), String> {
-        let failed = |error: std::io::Error| {
-            format!(
-                "no database in {}: {error}; name another place with --dir, or take a smaller --size",
-                directory.display()
-            )
-        };
+        let failed = |error: std::io::Error| not_made(directory, &error);
         file_set::is_room(directory, self.pool_bytes * 2 + BESIDE_BYTES).map_err(failed)?;
         let data = data(directory);
         fs::create_dir(&data).and_then(|()| handed_over(&data)).map_err(failed)?;
@@ -117,6 +112,12 @@ fn socket(directory: &Path) -> PathBuf {
     data(directory).join("socket")
 }
 
+fn not_made(directory: &Path, error: &std::io::Error) -> String {
+    let otherwise = "; name another place with --dir, or take a smaller --size";
+    let hint = file_set::size_hint(error, "take a smaller --size, or ", otherwise);
+    format!("no database in {}: {error}{hint}", directory.display())
+}
+
 /// Runs a program to its end.
 fn told(command: &mut Command, name: &str) -> Result<String, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -154,5 +155,23 @@ impl Service for MariaDb {
         let socket = socket(directory);
         let table = sysbench::Table { program: &self.sysbench, socket: &socket, rows: self.rows };
         sysbench::parsed(&told(&mut table.run(time), "sysbench")?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_limit_on_the_size_of_files_is_why_no_other_place_helps() {
+        let told =
+            |errno: i32| not_made(Path::new("/d"), &std::io::Error::from_raw_os_error(errno));
+        assert!(told(libc::EFBIG).ends_with(
+            "; take a smaller --size, or raise the limit on the size of your files (ulimit -f)"
+        ));
+        assert!(
+            told(libc::ENOSPC)
+                .ends_with("; name another place with --dir, or take a smaller --size")
+        );
     }
 }

@@ -477,7 +477,7 @@ impl ProfileError {
 /// The command that makes the profile in this file anew; the one in its usual place unless given.
 pub fn tuning(path: Option<&Path>) -> String {
     match path.filter(|path| is_named(path)) {
-        Some(path) => format!("bytepath tune --profile {}", quoted(&path.to_string_lossy())),
+        Some(path) => format!("bytepath tune --profile {}", quoted(path)),
         None => "bytepath tune".into(),
     }
 }
@@ -619,7 +619,7 @@ impl Profile {
     fn advice(&self, why: &str, earlier: Option<&Path>) -> String {
         let again = self.tuning();
         let again = match earlier {
-            Some(directory) => format!("{again} --dir {}", quoted(&directory.to_string_lossy())),
+            Some(directory) => format!("{again} --dir {}", quoted(directory)),
             None => again,
         };
         harmless(&format!("while {why}: measure again when it is idle ({again})"))
@@ -643,7 +643,7 @@ impl Profile {
         let mut doubts: Vec<String> = Vec::new();
         for (place, earlier) in self.earlier() {
             let Some(why) = &earlier.disturbed else { continue };
-            let (again, directory) = (tuning(kept), quoted(&place.directory.to_string_lossy()));
+            let (again, directory) = (tuning(kept), quoted(&place.directory));
             let doubt = harmless(&format!(
                 "while {place} was measured, {why}; run `{again} --dir {directory}` when the machine \
                  is idle"

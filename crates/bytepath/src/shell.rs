@@ -1,15 +1,27 @@
 //! Commands that are told to people, who paste them.
 
-/// A word as a shell takes it. What cannot be seen, or is not copied as it is, is written by
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+/// A word as a shell takes it. What cannot be seen, is no text, or is not copied as it is, is written by
 /// escapes (`$'a\tb'`), which bash, zsh and ksh know, and POSIX since 2024.
-pub fn quoted(word: &str) -> String {
+pub fn quoted(word: impl AsRef<OsStr>) -> String {
+    let bytes = word.as_ref().as_bytes();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
-    if word.chars().any(is_unseen) {
-        return format!("$'{}'", word.chars().map(escaped).collect::<String>());
-    }
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains(is_unseen) => {
+            match !text.is_empty() && text.chars().all(plain) {
+                true => text.to_owned(),
+                false => format!("'{}'", text.replace('\'', r"'\''")),
+            }
+        }
+        _ => {
+            let escaped = |chunk: std::str::Utf8Chunk<'_>| {
+                chunk.valid().chars().map(escaped).collect::<String>()
+                    + &hexadecimal(chunk.invalid())
+            };
+            format!("$'{}'", bytes.utf8_chunks().map(escaped).collect::<String>())
+        }
     }
 }
 
@@ -26,14 +38,18 @@ fn escaped(c: char) -> String {
         '\t' => r"\t".to_owned(),
         '\n' => r"\n".to_owned(),
         '\r' => r"\r".to_owned(),
-        c if is_unseen(c) => c.to_string().bytes().map(|byte| format!(r"\x{byte:02x}")).collect(),
+        c if is_unseen(c) => hexadecimal(c.to_string().as_bytes()),
         c => c.to_string(),
     }
 }
 
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!(r"\x{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::*;
 
     #[test]
     fn words_that_a_shell_would_read_are_quoted() {
@@ -45,19 +61,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_escaped_and_read_back_by_a_shell() {
-        let cases = [
-            ("a\tb", r"$'a\tb'"),
-            ("it's\r\n\\", r"$'it\'s\r\n\\'"),
-            ("\u{1b}[31mä", r"$'\x1b[31mä'"),
-            ("a\u{85}b\u{202e}c", r"$'a\xc2\x85b\xe2\x80\xaec'"),
-            ("two\nlines", "'two\nlines'"),
+    fn what_cannot_be_seen_or_is_no_text_is_escaped_and_read_back_by_a_shell() {
+        let cases: [(&[u8], &str); 6] = [
+            (b"a\tb", r"$'a\tb'"),
+            (b"it's\r\n\\", r"$'it\'s\r\n\\'"),
+            ("\u{1b}[31mä".as_bytes(), r"$'\x1b[31mä'"),
+            ("a\u{85}b\u{202e}c".as_bytes(), r"$'a\xc2\x85b\xe2\x80\xaec'"),
+            (b"two\nlines", "'two\nlines'"),
+            (b"it's \xff\xc3A", r"$'it\'s \xff\xc3A'"),
         ];
         for (word, wanted) in cases {
-            assert_eq!(quoted(word), wanted);
+            assert_eq!(quoted(OsStr::from_bytes(word)), wanted);
             let script = format!("printf %s {wanted}");
             match std::process::Command::new("bash").args(["-c", &script]).output() {
-                Ok(read) => assert_eq!(String::from_utf8_lossy(&read.stdout), word, "{wanted}"),
+                Ok(read) => assert_eq!(read.stdout, word, "{wanted}"),
                 Err(error) => eprintln!("skipped: bash: {error}"),
             }
         }

@@ -1,6 +1,8 @@
 //! The command that makes a run again, for its record.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 
 use bytepath::shell::quoted;
 use bytepath_report::page::COMMAND;
@@ -13,8 +15,7 @@ const RESULT_FLAGS: [&str; 2] = ["--plot", "--no-store"];
 
 /// The setting in which the record keeps the command, where this is a run of `bench`.
 pub(super) fn command(seed: u64) -> BTreeMap<String, Value> {
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    match again(words.collect(), seed) {
+    match again(std::env::args_os().skip(1).collect(), seed) {
         Some(text) => BTreeMap::from([(COMMAND.to_owned(), text.into())]),
         None => BTreeMap::new(),
     }
@@ -22,47 +23,51 @@ pub(super) fn command(seed: u64) -> BTreeMap<String, Value> {
 
 /// What to type for the same run with the same random orders; its results then go to standard
 /// output alone.
-fn again(words: Vec<String>, seed: u64) -> Option<String> {
+fn again(words: Vec<OsString>, seed: u64) -> Option<String> {
     if words.first().is_none_or(|word| word != "bench") {
         return None;
     }
-    let mut kept = vec!["bytepath".to_owned()];
+    let mut kept: Vec<OsString> = vec!["bytepath".into()];
+    let seeding = || ["--seed".into(), seed.to_string().into()];
     let mut words = words.into_iter();
     let mut seeded = false;
     while let Some(word) = words.next() {
         // What follows is no option, whatever it looks like.
         if word == "--" {
             if !seeded {
-                kept.extend(["--seed".to_owned(), seed.to_string()]);
+                kept.extend(seeding());
                 seeded = true;
             }
             kept.push(word);
             kept.extend(words.by_ref());
             break;
         }
-        if RESULTS.contains(&word.as_str()) {
+        let begins = |start: &str| word.as_bytes().starts_with(start.as_bytes());
+        if RESULTS.iter().any(|option| word == *option) {
             words.next();
             continue;
         }
-        let has_value = |option: &&str| word.starts_with(&format!("{option}="));
-        if RESULTS.iter().any(has_value) || RESULT_FLAGS.contains(&word.as_str()) {
+        let has_value = |option: &&str| begins(&format!("{option}="));
+        if RESULTS.iter().any(has_value) || RESULT_FLAGS.iter().any(|flag| word == *flag) {
             continue;
         }
-        seeded |= word == "--seed" || word.starts_with("--seed=");
+        seeded |= word == "--seed" || begins("--seed=");
         kept.push(word);
     }
     if !seeded {
-        kept.extend(["--seed".to_owned(), seed.to_string()]);
+        kept.extend(seeding());
     }
-    Some(kept.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+    Some(kept.iter().map(quoted).collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::again;
+    use std::os::unix::ffi::OsStringExt as _;
 
-    fn words(text: &str) -> Vec<String> {
-        text.split(' ').map(str::to_owned).collect()
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
     }
 
     #[test]
@@ -87,5 +92,14 @@ mod tests {
         ];
         let told = again(typed, 1).expect("a bench");
         assert_eq!(told, r"bytepath bench cmd --seed 1 -- 'echo it'\''s $HOME' $'a\tb\r' --json");
+    }
+
+    #[test]
+    fn words_that_are_no_text_are_kept_byte_by_byte() {
+        let path = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        let typed =
+            [words("bench cmd cat --input"), vec![path(b"in\xff")], vec![path(b"--csv=\xfe")]];
+        let told = again(typed.concat(), 1).expect("a bench");
+        assert_eq!(told, r"bytepath bench cmd cat --input $'in\xff' --seed 1");
     }
 }

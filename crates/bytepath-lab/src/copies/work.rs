@@ -166,21 +166,8 @@ impl CopyWork {
         let text = text.trim().trim_start_matches("bytepath: ");
         Err(match text.is_empty() {
             true => format!("it failed ({})", clocked.status()),
-            false => self.helped(text),
+            false => text.to_owned(),
         })
-    }
-
-    /// What a route says, with what helps here, where it runs alone and no planner has a choice.
-    fn helped(&self, text: &str) -> String {
-        const TO_THE_PLANNER: &str = "; leave the choice of the route to the planner";
-        let helps = match &self.mover {
-            Mover::Route("reflink") => {
-                "; only file systems that share extents have reflinks: measure on one, such as xfs or \
-                 btrfs (--dir, --on)"
-            }
-            _ => "",
-        };
-        text.replace(TO_THE_PLANNER, helps)
     }
 
     fn carrying(&self, route: &str, material: &Material, sink: &Path) -> Result<Command, String> {

@@ -95,10 +95,9 @@ pub(crate) fn may_be_of(file: BorrowedFd<'_>, kind: &str) -> bool {
 pub(crate) fn takes_ring(file: BorrowedFd<'_>) -> Result<(), Refusal> {
     // Some servers do not answer that one.
     if magic_of(file).map_or(Some("fuse"), known) == Some("fuse") {
-        let reason = "io_uring loses its place in files of FUSE that answer short";
-        return Err(
-            Refusal::because(reason).remedy("leave the choice to the planner, or take another")
-        );
+        return Err(Refusal::because(
+            "io_uring loses its place in files of FUSE that answer short",
+        ));
     }
     Ok(())
 }

@@ -437,10 +437,7 @@ pub(crate) fn judged(
         Errno::IO => failed(Side::Either),
         // The words for "not this way" (EINVAL, ENOSYS, EOPNOTSUPP, EXDEV, EPERM from seccomp,
         // EBADF for O_APPEND) may hide a fault that read-write names as well.
-        _ => Stop::Declined(
-            Refusal::errno(format!("{call} refuses this pair"), errno)
-                .remedy("leave the choice of the route to the planner"),
-        ),
+        _ => Stop::Declined(Refusal::errno(format!("{call} refuses this pair"), errno)),
     }
 }
 

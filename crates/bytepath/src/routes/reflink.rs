@@ -116,6 +116,12 @@ fn share(span: &Span<'_>, left: u64, block: u64) -> Result<u64, Stop> {
                 place(span, from + most, to + most)?;
             }
             Err(Errno::INTR) => span.meter.called(),
+            Err(errno @ Errno::OPNOTSUPP) => {
+                return Err(Stop::Declined(
+                    Refusal::errno("this file system shares no extents (FICLONERANGE)", errno)
+                        .remedy("some do, as xfs and btrfs"),
+                ));
+            }
             Err(errno) => return Err(judged(span, NAME, "FICLONERANGE", errno)),
         }
     }

@@ -451,10 +451,9 @@ fn judged(name: &'static str, side: Side, call: &'static str, errno: Errno) -> S
         | Errno::NOMEM
         | Errno::AGAIN
         | Errno::INTR
-        | Errno::CANCELED => Stop::Declined(
-            Refusal::errno(format!("this file cannot {call} in this way"), errno)
-                .remedy("leave the choice of the route to the planner"),
-        ),
+        | Errno::CANCELED => {
+            Stop::Declined(Refusal::errno(format!("this file cannot {call} in this way"), errno))
+        }
         _ => Stop::Failed(Failed::new(name, side, call, errno)),
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::error::Refusal;
 use crate::knobs::{Cpu, Knobs, Pipes};
-use crate::profile::{Measured, Pair, Profile, Setting};
+use crate::profile::{End, Measured, Pair, Profile, Setting};
 use crate::routes::{
     Aliasing, Allowed, Cache, Job, MEASURED_UNASKED, ROUTES, Rank, Route, by_name,
 };
@@ -62,12 +62,12 @@ impl Unmeasured {
             }
             Unmeasured::Ends => "these ends",
             Unmeasured::Place => "these files' file system",
-            Unmeasured::Size => "files as large as these",
+            Unmeasured::Size => "files so large that several threads copy them",
             Unmeasured::Allowed => "what may be done",
         };
         let told = format!("the profile has no figures for {what}");
         match self {
-            // Of several threads, which are for files as large.
+            // Of several threads, which are for such files.
             Unmeasured::Place | Unmeasured::Size => {
                 format!("{told}, which `{} --bytes 128M --dir DIR` measures", profile.tuning())
             }
@@ -102,6 +102,8 @@ pub struct Choice {
     pub expected_gib_per_s: Option<f64>,
     /// What it gave on another file system, where that of the job's files was not measured.
     pub elsewhere: Option<Elsewhere>,
+    /// The bytes of the files that gave this, where the job's are more.
+    pub measured_bytes: Option<u64>,
     /// Why it stands first though another gave a little more, in words.
     pub preferred: Option<&'static str>,
 }
@@ -256,6 +258,8 @@ impl Plan {
                 && setting.suits(pipes, &knobs, (job.source, job.sink))
         };
         let elsewhere = (!measured_here).then(|| pair.told_place());
+        let is_longer = pair.source == End::File
+            && job.bytes_known().is_some_and(|bytes| bytes > measured_bytes);
         let Some(best) = pair.best(allowed) else {
             return Ok(Plan { unmeasured: Some(Unmeasured::Allowed), ..plan });
         };
@@ -276,6 +280,7 @@ impl Plan {
                 choice.preferred = preferred(pair, best, allowed);
             }
             let gib_per_s = own.overall_gib_per_s;
+            choice.measured_bytes = is_longer.then_some(measured_bytes);
             match &elsewhere {
                 None => choice.expected_gib_per_s = Some(gib_per_s),
                 Some(place) => {
@@ -438,6 +443,7 @@ fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -
         knobs,
         expected_gib_per_s: None,
         elsewhere: None,
+        measured_bytes: None,
         preferred: None,
     }
 }
@@ -531,10 +537,12 @@ impl fmt::Display for Choice {
         if self.knobs.cpu == Cpu::Stay {
             f.write_str("; stays on its CPU")?;
         }
+        let of_bytes = |bytes| format!(" with files of {}", shown(bytes));
+        let of_bytes = self.measured_bytes.map(of_bytes).unwrap_or_default();
         match (self.expected_gib_per_s, &self.elsewhere) {
-            (Some(figure), _) => write!(f, "; measured here: {}", rate(figure))?,
+            (Some(figure), _) => write!(f, "; measured here{of_bytes}: {}", rate(figure))?,
             (None, Some(Elsewhere { gib_per_s, place })) => {
-                write!(f, "; measured on {place}: {}", rate(*gib_per_s))?;
+                write!(f, "; measured on {place}{of_bytes}: {}", rate(*gib_per_s))?;
             }
             (None, None) => {}
         }
@@ -548,8 +556,8 @@ mod tests {
 
     use super::*;
     use crate::endpoint::Endpoint;
+    use crate::profile::Place;
     use crate::profile::tests::{between_pipes, gave, profile};
-    use crate::profile::{End, Place};
     use crate::transfer::Transfer;
 
     fn plan_names(plan: &Plan) -> Vec<&'static str> {
@@ -560,7 +568,7 @@ mod tests {
     fn figures_that_are_missing_are_told_with_the_command_that_measures_them() {
         let usual = profile(Vec::new());
         let size = Unmeasured::Size.told(&usual);
-        assert!(size.ends_with("as these, which `bytepath tune --bytes 128M --dir DIR` measures"));
+        assert!(size.ends_with("copy them, which `bytepath tune --bytes 128M --dir DIR` measures"));
         let named = Profile { named: Some("p".into()), ..usual.clone() };
         for what in [Unmeasured::Size, Unmeasured::Place] {
             let told = what.told(&named);

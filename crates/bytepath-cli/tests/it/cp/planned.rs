@@ -122,6 +122,40 @@ fn a_plan_that_cannot_be_leaves_what_is_there() {
 }
 
 #[test]
+fn a_named_route_that_the_kernel_refuses_is_told_with_the_reason_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fill(folder.path());
+    for (route, sink) in [("splice", "/dev/full"), ("sendfile", "/dev/full")] {
+        let line = format!("$bytepath cp --route {route} large {sink}");
+        let done = beside_large(folder.path(), &line);
+        let told = format!("{route}: {route} refuses this pair: Invalid argument (os error 22)\n");
+        assert!(done.stderr.ends_with(&told), "{done:?}");
+        assert_eq!(done.status.code(), Some(1), "{done:?}");
+    }
+    let done =
+        beside_large(folder.path(), "$bytepath cp --route reflink large new && cmp large new");
+    if !done.status.success() {
+        done.refused(1, &["this file system shares no extents", "xfs and btrfs"]);
+    }
+}
+
+#[test]
+fn figures_of_smaller_files_are_told_as_such() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fill(folder.path());
+    for (more, told) in [
+        ("", "; measured here: 7.00 GiB/s"),
+        ("large", "; measured here with files of 64 MiB: 7.00 GiB/s"),
+    ] {
+        let line = format!(
+            "cat large {more} >all && $bytepath cp --profile profile --explain-plan all new && cmp all new"
+        );
+        let done = beside_large(folder.path(), &line);
+        assert!(done.status.success() && done.stderr.contains(told), "{line}: {done:?}");
+    }
+}
+
+#[test]
 fn what_is_looked_at_for_zeros_goes_by_no_other_route_and_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     fill(folder.path());

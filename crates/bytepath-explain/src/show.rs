@@ -3,9 +3,8 @@
 
 use std::fmt::Write as _;
 
-use bytepath_report::table::{Style, paragraph, printable};
+use bytepath_report::table::{Fitted, Style, listing, paragraph};
 use bytepath_report::{Explained, numbers};
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::classes::{OTHERS, UNCLAIMED, is_beside};
 use crate::shares::wilson;
@@ -18,12 +17,14 @@ const CALLS_SHOWN: usize = 5;
 const UNCLAIMED_SHOWN: usize = 5;
 /// Classes with less than this are one line together.
 const SHARE_SHOWN: f64 = 0.001;
+/// Names wrap to no fewer columns.
+const NAME_MIN: u16 = 16;
 
 /// All of it but the tree.
 pub fn text(explained: &Explained, style: Style) -> String {
     let mut text = format!("{}\n", paragraph(&explained.sentence, style));
     if !explained.classes.is_empty() {
-        let _ = writeln!(text, "{}\n", classes(explained));
+        let _ = writeln!(text, "{}", classes(explained, style));
         let _ = writeln!(text, "{}", paragraph(&about(explained), style));
     }
     if !explained.unclaimed.is_empty() {
@@ -41,10 +42,10 @@ pub fn text(explained: &Explained, style: Style) -> String {
         let _ = writeln!(text, "{}", paragraph(&line, style));
     }
     if !explained.counters.is_empty() {
-        let _ = writeln!(text, "{}\n", counters(explained));
+        let _ = writeln!(text, "{}", counters(explained, style));
     }
     if !explained.syscalls.is_empty() {
-        let _ = writeln!(text, "{}\n", syscalls(explained));
+        let _ = writeln!(text, "{}", syscalls(explained, style));
     }
     for missing in &explained.missing {
         let _ = write!(text, "{}", paragraph(missing, style));
@@ -72,14 +73,14 @@ fn about(explained: &Explained) -> String {
     text
 }
 
-fn classes(explained: &Explained) -> String {
+fn classes(explained: &Explained, style: Style) -> String {
     let beside = explained.classes.iter().filter(|class| is_beside(&class.name));
     let away: f64 = beside.map(|class| class.share).sum();
     let published = explained.classes.iter().any(|class| class.published.is_some());
-    let mut table = plain();
-    let mut header = vec!["class", "share", "95%", "of busy"];
-    header.extend(published.then_some("published"));
-    table.set_header(header);
+    let mut columns = vec![name("class"), figures("share"), figures("95%").importance(2)];
+    columns.push(figures("of busy").importance(3));
+    columns.extend(published.then(|| figures("published").importance(1)));
+    let mut rows = Vec::new();
     let mut few = 0.0;
     for class in &explained.classes {
         if class.share < SHARE_SHOWN && class.published.is_none() && class.name != UNCLAIMED {
@@ -96,31 +97,32 @@ fn classes(explained: &Explained) -> String {
         if published {
             row.push(class.published.map_or_else(String::new, percent));
         }
-        table.add_row(row);
+        rows.push(row);
     }
     if few > 0.0 {
         let mut row = vec!["others, each under 0.1%".to_owned(), percent(few)];
-        row.resize(if published { 5 } else { 4 }, String::new());
-        table.add_row(row);
+        row.resize(columns.len(), String::new());
+        rows.push(row);
     }
-    right(&mut table, 1);
-    table.trim_fmt()
+    listing(&columns, &rows, style)
 }
 
-fn counters(explained: &Explained) -> String {
-    let mut table = plain();
-    table.set_header(vec!["counted", "times", "a second"]);
-    for (name, count) in &explained.counters {
-        let rate = count / explained.seconds.max(1e-9);
-        table.add_row(vec![name.clone(), whole(*count), whole(rate)]);
-    }
-    right(&mut table, 1);
-    table.trim_fmt()
+fn counters(explained: &Explained, style: Style) -> String {
+    let columns = [name("counted"), figures("times"), figures("a second").importance(1)];
+    let row = |(name, count): (&String, &f64)| {
+        vec![name.clone(), whole(*count), whole(count / explained.seconds.max(1e-9))]
+    };
+    listing(&columns, &explained.counters.iter().map(row).collect::<Vec<_>>(), style)
 }
 
-fn syscalls(explained: &Explained) -> String {
-    let mut table = plain();
-    table.set_header(vec!["system call", "times", "seconds", "µs each"]);
+fn syscalls(explained: &Explained, style: Style) -> String {
+    let columns = [
+        name("system call"),
+        figures("times"),
+        figures("seconds").importance(2),
+        figures("µs each").importance(1),
+    ];
+    let mut rows = Vec::new();
     let about = if explained.calls_traced.is_some() { "~" } else { "" };
     for call in explained.syscalls.iter().take(SYSCALLS_SHOWN) {
         let told = |digits: usize, number: f64| format!("{about}{number:.digits$}");
@@ -128,28 +130,27 @@ fn syscalls(explained: &Explained) -> String {
         let each = call.seconds.filter(|_| call.count > 0);
         let each = each.map(|seconds| told(1, seconds / call.count as f64 * 1e6));
         let times = format!("{about}{}", whole(call.count as f64));
-        table.add_row(vec![call.name.clone(), times, seconds, each.unwrap_or_default()]);
+        rows.push(vec![call.name.clone(), times, seconds, each.unwrap_or_default()]);
     }
     let rest = explained.syscalls.iter().skip(SYSCALLS_SHOWN);
     let count: u64 = rest.clone().map(|call| call.count).sum();
     if count > 0 {
         let seconds: f64 = rest.filter_map(|call| call.seconds).sum();
         let others = explained.syscalls.len() - SYSCALLS_SHOWN;
-        table.add_row(vec![
+        rows.push(vec![
             numbers::counted(others as u64, "other"),
             format!("{about}{}", whole(count as f64)),
             format!("{about}{seconds:.3}"),
             String::new(),
         ]);
     }
-    right(&mut table, 1);
-    table.trim_fmt()
+    listing(&columns, &rows, style)
 }
 
 /// Two explanations class by class: what grew and what shrank, in points of percent, and whether
 /// that is more than samples differ by. What other programs took is left out: it says nothing about
 /// either, and would make all else smaller.
-pub fn difference(before: &Explained, after: &Explained) -> String {
+pub fn difference(before: &Explained, after: &Explained, style: Style) -> String {
     let mut names: Vec<&str> = Vec::new();
     for class in before.classes.iter().chain(&after.classes) {
         if class.name != OTHERS && !names.contains(&class.name.as_str()) {
@@ -168,14 +169,14 @@ pub fn difference(before: &Explained, after: &Explained) -> String {
         let rest = (1.0 - others(explained)).max(f64::MIN_POSITIVE);
         (share / rest, ci95.map(|bound| (bound / rest).min(1.0)))
     };
-    let mut rows: Vec<(f64, [String; 5])> = names
+    let mut rows: Vec<(f64, Vec<String>)> = names
         .into_iter()
         .map(|name| {
             let ((then, was), (now, is)) = (of(before, name), of(after, name));
             let apart = was[1] < is[0] || is[1] < was[0];
             let points = (now - then) * 100.0;
             let sure = if apart { "" } else { "within the intervals" };
-            let row = [
+            let row = vec![
                 name.to_owned(),
                 percent(then),
                 percent(now),
@@ -186,14 +187,14 @@ pub fn difference(before: &Explained, after: &Explained) -> String {
         })
         .collect();
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut table = plain();
-    table.set_header(vec!["class", "before", "after", "points", ""]);
-    rows.into_iter().for_each(|(_, row)| {
-        table.add_row(row);
-    });
-    for column in table.column_iter_mut().skip(1).take(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+    let columns = [
+        name("class"),
+        figures("before").importance(1),
+        figures("after").importance(2),
+        figures("points"),
+        name(""),
+    ];
     let (then, now) = (others(before), others(after));
     let note = match then.max(now) >= 0.01 {
         true => format!(
@@ -203,20 +204,16 @@ pub fn difference(before: &Explained, after: &Explained) -> String {
         ),
         false => String::new(),
     };
-    format!("{}\n{note}", printable(&table.trim_fmt()))
+    listing(&columns, &rows, style) + &note
 }
 
-fn plain() -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table
+/// A column of names, which always stays.
+fn name(heading: &str) -> Fitted {
+    Fitted::new(heading).wraps_from(NAME_MIN)
 }
 
-/// Figures are on the right.
-fn right(table: &mut Table, from: usize) {
-    for column in table.column_iter_mut().skip(from) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+fn figures(heading: &str) -> Fitted {
+    Fitted::new(heading).of_figures()
 }
 
 fn percent(share: f64) -> String {
@@ -310,16 +307,48 @@ mod tests {
         let alone =
             of(vec![class("copying", 0.6), class("user code", 0.398), class("idle", 0.002)]);
         let beside = vec![class(OTHERS, 0.5), class("copying", 0.3), class("user code", 0.2)];
-        let text = difference(&alone, &of(beside));
+        let text = difference(&alone, &of(beside), Style::default());
         let row = |name: &str| {
             let line = text.lines().find(|line| line.trim().starts_with(name));
             line.unwrap_or_else(|| panic!("{name} is not in\n{text}")).to_owned()
         };
         assert!(row("copying").contains("60.0%  60.0%    +0.0"), "{text}");
-        assert!(!text.contains("\n other programs"), "{text}");
+        assert!(!text.contains("\nother programs"), "{text}");
         assert!(text.contains("0.0% before, 50.0% after"), "{text}");
         let evil = of(vec![class("a\u{1b}[31m", 1.0)]);
-        assert!(difference(&evil, &evil).contains("a\u{fffd}[31m"), "it commands no terminal");
+        assert!(
+            difference(&evil, &evil, Style::default()).contains("a\u{fffd}[31m"),
+            "it commands no terminal"
+        );
         assert!(row("idle").contains("within"), "two samples and none are no difference\n{text}");
+    }
+
+    #[test]
+    fn tables_fit_a_narrow_terminal_and_name_what_they_lack() {
+        let class = ClassShare {
+            name: "waking and being woken by others".to_owned(),
+            share: 0.5,
+            ci95: [0.49, 0.51],
+            published: Some(0.24),
+        };
+        let explained = Explained {
+            sentence: "Half of it.".to_owned(),
+            samples: 2000,
+            classes: vec![class],
+            counters: [("context-switches-voluntary".to_owned(), 1234567.0)].into(),
+            syscalls: vec![SyscallCount { name: "write".into(), count: 1000, seconds: Some(0.5) }],
+            ..Explained::default()
+        };
+        for width in 28..90 {
+            let style = Style { width: Some(width), ..Style::default() };
+            for text in [text(&explained, style), difference(&explained, &explained, style)] {
+                let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+                assert!(widest <= usize::from(width.max(16 + 2 + 6 + 2 + 16)), "{width}:\n{text}");
+            }
+        }
+        let narrow = Style { width: Some(36), ..Style::default() };
+        let told = text(&explained, narrow);
+        assert!(told.contains("too narrow to show: published"), "{told}");
+        assert!(told.contains("50.0%") && told.contains("1,234,567"), "{told}");
     }
 }

@@ -14,6 +14,7 @@ use clap::Args;
 
 use crate::output::{self, Output};
 use crate::records;
+use crate::style::style;
 use crate::usage::wrong_usage;
 
 /// Put two explanations beside each other: which costs grew, which shrank, and a flame graph of it
@@ -35,7 +36,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     output::spares("--flame", options.flame.as_deref(), read).map_err(wrong_usage)?;
     let output = options.flame.as_deref().map(Output::open).transpose()?;
     let (before, after) = (explained(&options.before)?, explained(&options.after)?);
-    let text = bytepath_explain::show::difference(&before.1, &after.1);
+    let text = bytepath_explain::show::difference(&before.1, &after.1, style());
     let heading = format!("before: {}\nafter:  {}\n\n", before.0, after.0);
     let drawn = output.map_or(Ok(()), |output| {
         let title = format!("{} against {}", after.0, before.0);

@@ -12,6 +12,7 @@ use bytepath_report::{Arm, Experiment, Record, Sample, SchemaName, Unit, short_n
 
 use crate::output::{Output, is_stdout};
 use crate::shown::{Named, Shown};
+use crate::style::style;
 
 /// Looks at what is started from now on, to say afterwards where its time went.
 pub(crate) struct Explaining {
@@ -99,7 +100,7 @@ impl Explaining {
         tracing.disarm();
         let traced = tracing.finish(name)?;
         if !self.alone {
-            say(trace::shown::text(&traced).trim_end());
+            say(trace::shown::text(&traced, style()).trim_end());
         }
         match self.json {
             Some(output) => {

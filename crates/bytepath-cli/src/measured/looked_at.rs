@@ -9,6 +9,8 @@ use bytepath_lab::interrupt;
 use bytepath_lab::lab::Explain;
 use bytepath_report::Explained;
 
+use crate::style::style;
+
 /// An arm is looked at for at least so long: a thousand samples of each CPU.
 const LOOKED_AT: Duration = Duration::from_secs(1);
 
@@ -75,7 +77,7 @@ fn traced(mode: Mode, arm: &Arm, work: &dyn Work, timing: &Timing) -> anyhow::Re
     tracing.disarm();
     let traced = tracing.finish(&arm.name)?;
     ran.map_err(anyhow::Error::msg)?;
-    let text = trace::shown::text(&traced);
+    let text = trace::shown::text(&traced, style());
     // Where it cannot be written, nor can the table that comes after it, which tells so.
     let _ = writeln!(std::io::stdout(), "── {} ──\n{text}", arm.name);
     Ok(())

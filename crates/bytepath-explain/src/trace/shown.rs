@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use bytepath_report::table::printable;
+use bytepath_report::table::{Fitted, Style, listing, printable};
 use bytepath_report::{
     TraceConnection, TraceFile, TraceFound, TraceOffCpu, TraceSoftirq, TraceSyscall, TraceWakeup,
     Traced, numbers,
 };
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 /// Rows of a table.
 const ROWS_SHOWN: usize = 25;
@@ -19,17 +18,19 @@ const HISTOGRAMS_SHOWN: usize = 4;
 /// Functions of a stack on a line of its own.
 const FRAMES_SHOWN: usize = 12;
 const BAR: usize = 40;
+/// Names wrap to no fewer columns.
+const NAME_MIN: u16 = 16;
 
 /// All of it. Names of threads and files are whatever somebody called them, and command no terminal.
-pub fn text(traced: &Traced) -> String {
+pub fn text(traced: &Traced, style: Style) -> String {
     let mut text = format!("{}: {} traced\n\n", traced.what, numbers::time(traced.seconds));
     text += &match &traced.found {
         TraceFound::OffCpu(rows) => off_cpu(rows),
-        TraceFound::Wakeups(rows) => wakeups(rows),
-        TraceFound::Syscalls(rows) => syscalls(rows),
-        TraceFound::Softirq(rows) => softirqs(rows, traced.seconds),
-        TraceFound::FileLife(rows) => files(rows),
-        TraceFound::Tcp(rows) => connections(rows),
+        TraceFound::Wakeups(rows) => wakeups(rows, style),
+        TraceFound::Syscalls(rows) => syscalls(rows, style),
+        TraceFound::Softirq(rows) => softirqs(rows, traced.seconds, style),
+        TraceFound::FileLife(rows) => files(rows, style),
+        TraceFound::Tcp(rows) => connections(rows, style),
     };
     text.push('\n');
     for lost in &traced.lost {
@@ -151,7 +152,7 @@ fn frames(stack: &[String]) -> String {
     format!("{dots}{}", stack[from..].join(" > "))
 }
 
-fn wakeups(rows: &[TraceWakeup]) -> String {
+fn wakeups(rows: &[TraceWakeup], style: Style) -> String {
     if rows.is_empty() {
         return "nobody was woken\n".to_owned();
     }
@@ -173,7 +174,7 @@ fn wakeups(rows: &[TraceWakeup]) -> String {
     let mut pairs: Vec<_> = pairs.into_iter().collect();
     pairs.sort_by(|one, other| other.1.1.total_cmp(&one.1.1));
     for ((waker, wakee), (times, sum, longest, buckets)) in pairs.iter().take(ROWS_SHOWN) {
-        head.add_row(vec![
+        head.rows.push(vec![
             waker.clone(),
             (*wakee).to_owned(),
             times.to_string(),
@@ -187,7 +188,7 @@ fn wakeups(rows: &[TraceWakeup]) -> String {
     let mut cpus: Vec<_> = cpus.into_iter().collect();
     cpus.sort_by_key(|(_, (times, _))| std::cmp::Reverse(*times));
     for ((from, to), (times, sum)) in cpus.iter().take(ROWS_SHOWN) {
-        between.add_row(vec![
+        between.rows.push(vec![
             from.to_string(),
             to.to_string(),
             times.to_string(),
@@ -195,10 +196,10 @@ fn wakeups(rows: &[TraceWakeup]) -> String {
         ]);
     }
     format!(
-        "{}\n{}\n{}\n{}",
-        head.trim_fmt(),
+        "{}{}\n{}{}",
+        head.drawn(style),
         more(pairs.len(), ROWS_SHOWN, "pair"),
-        between.trim_fmt(),
+        between.drawn(style),
         more(cpus.len(), ROWS_SHOWN, "CPU pair")
     )
 }
@@ -212,7 +213,7 @@ fn waker(row: &TraceWakeup) -> String {
     }
 }
 
-fn syscalls(rows: &[TraceSyscall]) -> String {
+fn syscalls(rows: &[TraceSyscall], style: Style) -> String {
     if rows.is_empty() {
         return "no system calls\n".to_owned();
     }
@@ -230,7 +231,7 @@ fn syscalls(rows: &[TraceSyscall]) -> String {
         1,
     );
     for row in rows.iter().take(ROWS_SHOWN) {
-        head.add_row(vec![
+        head.rows.push(vec![
             row.name.clone(),
             row.calls.to_string(),
             row.errors.to_string(),
@@ -241,7 +242,7 @@ fn syscalls(rows: &[TraceSyscall]) -> String {
             numbers::time(row.longest_seconds),
         ]);
     }
-    let mut text = format!("{}\n{}", head.trim_fmt(), more(rows.len(), ROWS_SHOWN, "system call"));
+    let mut text = head.drawn(style) + &more(rows.len(), ROWS_SHOWN, "system call");
     for row in rows.iter().filter(|row| row.unfinished > 0) {
         let _ = writeln!(
             text,
@@ -257,7 +258,7 @@ fn syscalls(rows: &[TraceSyscall]) -> String {
     text
 }
 
-fn softirqs(rows: &[TraceSoftirq], traced: f64) -> String {
+fn softirqs(rows: &[TraceSoftirq], traced: f64, style: Style) -> String {
     if rows.is_empty() {
         return "no soft interrupts\n".to_owned();
     }
@@ -275,7 +276,7 @@ fn softirqs(rows: &[TraceSoftirq], traced: f64) -> String {
         1,
     );
     for row in rows {
-        head.add_row(vec![
+        head.rows.push(vec![
             row.vector.clone(),
             row.times.to_string(),
             format!("{:.6}", row.seconds),
@@ -287,12 +288,12 @@ fn softirqs(rows: &[TraceSoftirq], traced: f64) -> String {
         ]);
     }
     format!(
-        "{}\non traced: what came to a CPU while a traced thread had it, whose time it took\n",
-        head.trim_fmt()
+        "{}on traced: what came to a CPU while a traced thread had it, whose time it took\n",
+        head.drawn(style)
     )
 }
 
-fn files(rows: &[TraceFile]) -> String {
+fn files(rows: &[TraceFile], style: Style) -> String {
     if rows.is_empty() {
         return "no files\n".to_owned();
     }
@@ -301,7 +302,7 @@ fn files(rows: &[TraceFile]) -> String {
     let mut head =
         table(&["file", "by", "opened at", "open for", "reads", "bytes", "writes", "bytes"], 2);
     for row in rows.iter().take(ROWS_SHOWN) {
-        head.add_row(vec![
+        head.rows.push(vec![
             row.path.clone(),
             row.thread.name.clone(),
             row.opened_at.map_or("before".to_owned(), numbers::time),
@@ -316,8 +317,8 @@ fn files(rows: &[TraceFile]) -> String {
         .iter()
         .fold((0, 0), |(read, written), row| (read + row.read_bytes, written + row.written_bytes));
     format!(
-        "{}\n{}{}, {} read, {} written\n",
-        head.trim_fmt(),
+        "{}{}{}, {} read, {} written\n",
+        head.drawn(style),
         more(rows.len(), ROWS_SHOWN, "file"),
         numbers::counted(rows.len() as u64, "open file"),
         numbers::bytes(read),
@@ -325,7 +326,7 @@ fn files(rows: &[TraceFile]) -> String {
     )
 }
 
-fn connections(rows: &[TraceConnection]) -> String {
+fn connections(rows: &[TraceConnection], style: Style) -> String {
     if rows.is_empty() {
         return "no TCP connections\n".to_owned();
     }
@@ -339,7 +340,7 @@ fn connections(rows: &[TraceConnection]) -> String {
     let mut head =
         table(&["here", "there", "by", "lasted", "sent", "received", "again", "round trip"], 3);
     for row in rows.iter().take(ROWS_SHOWN) {
-        head.add_row(vec![
+        head.rows.push(vec![
             row.local.clone(),
             row.remote.clone(),
             row.thread.name.clone(),
@@ -352,7 +353,7 @@ fn connections(rows: &[TraceConnection]) -> String {
     }
     let mut between = table(&["network", "connections", "sent", "received"], 1);
     for (net, (count, sent, received)) in nets.iter().take(ROWS_SHOWN) {
-        between.add_row(vec![
+        between.rows.push(vec![
             (*net).to_owned(),
             count.to_string(),
             sent.to_string(),
@@ -360,23 +361,38 @@ fn connections(rows: &[TraceConnection]) -> String {
         ]);
     }
     format!(
-        "{}\n{}\n{}\n{}",
-        head.trim_fmt(),
+        "{}{}\n{}{}",
+        head.drawn(style),
         more(rows.len(), ROWS_SHOWN, "connection"),
-        between.trim_fmt(),
+        between.drawn(style),
         more(nets.len(), ROWS_SHOWN, "network")
     )
 }
 
 /// A table whose columns from `figures` on stand to the right.
+struct Table {
+    columns: Vec<Fitted>,
+    rows: Vec<Vec<String>>,
+}
+
+/// A table of these columns. Where the terminal is narrow, the first stays, other words wrap, and
+/// figures go from the right.
 fn table(head: &[&str], figures: usize) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(head.to_vec());
-    for column in table.column_iter_mut().skip(figures) {
-        column.set_cell_alignment(CellAlignment::Right);
+    let column = |((index, heading), importance): ((usize, &&str), u8)| {
+        let column = match index < figures {
+            true => Fitted::new(*heading).wraps_from(NAME_MIN),
+            false => Fitted::new(*heading).of_figures(),
+        };
+        if index < figures.max(1) { column } else { column.importance(importance) }
+    };
+    let columns = head.iter().enumerate().zip((0..=u8::MAX).rev());
+    Table { columns: columns.map(column).collect(), rows: Vec::new() }
+}
+
+impl Table {
+    fn drawn(&self, style: Style) -> String {
+        listing(&self.columns, &self.rows, style)
     }
-    table
 }
 
 /// How many are not shown of a thing whose plural ends in s.
@@ -457,7 +473,7 @@ mod tests {
         };
         for (count, wanted) in [(1, "still in read: 1 thread, "), (2, "still in read: 2 threads, ")]
         {
-            let text = syscalls(&[row(count)]);
+            let text = syscalls(&[row(count)], Style::default());
             assert!(text.contains(wanted), "{text}");
         }
     }
@@ -475,7 +491,7 @@ mod tests {
 
     #[test]
     fn one_that_is_not_shown_is_one() {
-        let files = |count| files(&vec![TraceFile::default(); count]);
+        let files = |count| files(&vec![TraceFile::default(); count], Style::default());
         assert!(files(1).contains("\n1 open file, 0 B read"), "{}", files(1));
         assert!(files(ROWS_SHOWN + 1).contains("\n1 more file; see --json\n26 open files, "));
         assert!(files(ROWS_SHOWN + 2).contains("\n2 more files; see --json\n"));
@@ -509,7 +525,7 @@ mod tests {
                 missing: Vec::new(),
                 found,
             };
-            let text = text(&traced);
+            let text = text(&traced, Style::default());
             assert!(text.matches("a\u{fffd}]0;x\u{fffd}").count() >= 2, "{text:?}");
             assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
         }
@@ -518,7 +534,7 @@ mod tests {
     #[test]
     fn an_interrupt_that_woke_is_told_in_the_place_of_a_thread() {
         let wakeup = TraceWakeup { interrupt: Some("timer".to_owned()), ..Default::default() };
-        assert!(wakeups(&[wakeup]).contains("(interrupt: timer)"));
+        assert!(wakeups(&[wakeup], Style::default()).contains("(interrupt: timer)"));
     }
 
     #[test]
@@ -528,5 +544,25 @@ mod tests {
         let text = histogram(&buckets);
         assert_eq!(text.lines().count(), 3);
         assert!(text.lines().next().is_some_and(|line| line.ends_with(&"#".repeat(BAR))));
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_figures_go_from_the_right_and_names_wrap() {
+        let row = TraceConnection {
+            local: "[2001:db8:0:1:2:3:4:5]:34567".to_owned(),
+            remote: "[2001:db8:0:1:2:3:4:6]:443".to_owned(),
+            sent_bytes: 12_345_678_901,
+            ..TraceConnection::default()
+        };
+        let full = connections(std::slice::from_ref(&row), Style::default());
+        assert!(full.contains("round trip") && !full.contains("too narrow"), "{full}");
+        for width in 50..100 {
+            let style = Style { width: Some(width), ..Style::default() };
+            let text = connections(std::slice::from_ref(&row), style);
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+            assert!(widest <= usize::from(width.max(16 + 2 + 16 + 2 + 16)), "{width}:\n{text}");
+            let has_last = text.lines().next().is_some_and(|head| head.contains("round trip"));
+            assert_eq!(has_last, !text.contains("too narrow to show: "), "{width}:\n{text}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use bytepath_lab::lab::{self, Settings};
 use bytepath_lab::tune::Prepared;
 use bytepath_report::Record;
 
+use looked_at::tell_refusals;
 use progress::Progress;
 
 /// Runs the arms of an experiment, drawing how far it has come.
@@ -18,6 +19,9 @@ pub(crate) fn measured(
     reference: &str,
     settings: &Settings,
 ) -> anyhow::Result<Record> {
+    if let Some(how) = settings.explain {
+        tell_refusals(how);
+    }
     let mut progress = Progress::new(&settings.timing);
     Ok(lab::run(experiment, arms, reference, settings, &mut progress)?)
 }

@@ -110,6 +110,13 @@ impl Watch {
         }
     }
 
+    /// What will be missing because it is refused here; a machine that has no hardware counters refuses
+    /// nothing.
+    pub fn refused(&self) -> impl Iterator<Item = &str> {
+        let lesser = Missing::no_cycles().0;
+        self.missing.iter().filter(move |why| **why != lesser).map(String::as_str)
+    }
+
     /// Looks no longer.
     pub fn stop(mut self) -> Looked {
         let seconds = self.began.elapsed().as_secs_f64();

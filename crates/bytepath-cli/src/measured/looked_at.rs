@@ -9,6 +9,7 @@ use bytepath_lab::interrupt;
 use bytepath_lab::lab::Explain;
 use bytepath_report::Explained;
 
+use crate::said::say;
 use crate::style::style;
 
 /// An arm is looked at for at least so long: a thousand samples of each CPU.
@@ -21,6 +22,29 @@ const RUNS_MAX: usize = 20;
 const CLIENTS_LEFT_OUT: &str = "shares and system calls are the service's own: its clients are left \
     out of them, and are among what is counted";
 
+/// Says what of explanations is refused here, before time goes into samples.
+pub(super) fn tell_refusals(how: Explain) {
+    let tell = |why: &str| say(format_args!("bytepath: arms are explained by less: {why}"));
+    match traced_by(how) {
+        Some(mode) => {
+            if let Err(error) = Tracing::start(mode) {
+                say(format_args!("bytepath: arms are measured, but not traced: {error}"));
+            }
+        }
+        None => Watch::start(Whom::Started, &[], &watched_by(how)).refused().for_each(tell),
+    }
+}
+
+/// The mode of tracing that was asked for, if any was.
+fn traced_by(how: Explain) -> Option<Mode> {
+    Mode::ALL.iter().copied().find(|mode| Some(mode.name()) == how.trace)
+}
+
+fn watched_by(how: Explain) -> Settings {
+    let stacks = if how.frame_pointers { Stacks::FramePointers } else { Stacks::Tables };
+    Settings { hz: how.hz, stacks, ..Settings::default() }
+}
+
 /// Runs an arm while samples are taken; none where somebody wishes the end, or what was found is
 /// told and not kept.
 ///
@@ -32,14 +56,13 @@ pub(super) fn looked_at(
     timing: &Timing,
     how: Explain,
 ) -> Result<Option<Explained>, String> {
-    if let Some(mode) = Mode::ALL.iter().find(|mode| Some(mode.name()) == how.trace) {
-        let traced = traced(*mode, arm, work, timing).map_err(|error| format!("{error:#}"));
+    if let Some(mode) = traced_by(how) {
+        let traced = traced(mode, arm, work, timing).map_err(|error| format!("{error:#}"));
         return traced.or_else(of_itself).map(|()| None);
     }
-    let stacks = if how.frame_pointers { Stacks::FramePointers } else { Stacks::Tables };
     let beside: Vec<String> = work.beside().iter().map(|name| (*name).to_owned()).collect();
     let has_load = !beside.is_empty();
-    let settings = Settings { hz: how.hz, stacks, beside, ..Settings::default() };
+    let settings = Settings { beside, ..watched_by(how) };
     let measured = match timing.measured {
         Measured::Time(time) => Measured::Time(time.max(LOOKED_AT)),
         bytes @ Measured::Bytes(_) => bytes,

@@ -120,6 +120,10 @@ fn arms_that_nobody_may_trace_are_told_and_the_code_is_1() {
         return;
     }
     done.refused(1, &["not explained: write-read@free: cannot trace", "CAP_BPF"]);
+    // Before the first sample, so that a run of hours need not end to tell.
+    let words = "bench cmd 'exit 3' --no-store --explain";
+    let done = shell(&format!("cd / && {as_nobody}\"$bytepath\" {words} --trace offcpu"));
+    done.refused(1, &["arms are measured, but not traced: cannot trace", "no arm can run here"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The standard input of commands that are measured.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
@@ -23,10 +23,12 @@ impl Input {
         self.input.as_deref()
     }
 
-    /// Which file it is, for the record.
+    /// Which file it is and, where it has one, its size, for the record.
     pub(super) fn describe(&self, settings: &mut BTreeMap<String, Value>) {
-        let file = self.file().map(|path| path.display().to_string().into());
-        settings.extend(file.map(|file| ("input".to_owned(), file)));
+        let Some(path) = self.file() else { return };
+        settings.insert("input".to_owned(), path.display().to_string().into());
+        let found = std::fs::metadata(path).ok().filter(Metadata::is_file);
+        settings.extend(found.map(|found| ("input_bytes".to_owned(), found.len().into())));
     }
 
     /// Sees that the file can be read, before anything is measured.

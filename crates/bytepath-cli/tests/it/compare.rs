@@ -226,6 +226,27 @@ fn different_work_is_compared_only_by_force() {
 }
 
 #[test]
+fn a_file_of_the_same_size_is_the_same_input_whatever_it_is_called() {
+    let yard = Yard::new();
+    let mut ran = Vec::new();
+    for (name, bytes) in [("one", "bytes"), ("other", "bytes"), ("longer", "more bytes")] {
+        let [input, file] = ["", ".json"].map(|end| yard.path().join(format!("{name}{end}")));
+        std::fs::write(&input, bytes).expect("a file");
+        let words = ["bench", "cmd", "cat", "--blocks", "3", "--no-store", "--input", text(&input)];
+        yard.run(&[&words[..], &["--json", text(&file)]].concat()).well();
+        ran.push(file);
+    }
+    let [one, other, longer] = [0, 1, 2].map(|index| text(&ran[index]));
+    let said = yard.run(&["compare", one, other]).well().stdout;
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["settings.input", "read another file than", "of the same size"] {
+        assert!(said.contains(words), "{words} is not in {said}");
+    }
+    yard.run(&["compare", one, longer])
+        .refused(1, &["not of the same work", "input_bytes is 5 and 10"]);
+}
+
+#[test]
 fn what_experiments_are_told_to_do_is_part_of_their_work() {
     let yard = Yard::new();
     let ran = |words: &[&str]| {

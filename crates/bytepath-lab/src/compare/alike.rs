@@ -22,6 +22,9 @@ const CIRCUMSTANCES: [&str; 12] = [
     "setup",
 ];
 
+/// Which file each run read, and how large it was, where that was told.
+const INPUT: [&str; 2] = ["input", "input_bytes"];
+
 /// Settings in which runs of one thing may differ: the command names the seed, and where results went.
 const CHANCE: [&str; 2] = ["seed", "command"];
 
@@ -59,14 +62,23 @@ pub fn same_work(a: &Record, b: &Record) -> Result<(), String> {
         ));
     }
     let keys = a.settings.keys().chain(b.settings.keys());
-    let differs = |key: &&String| {
-        !CIRCUMSTANCES.contains(&key.as_str()) && a.settings.get(*key) != b.settings.get(*key)
-    };
+    // Of an input, the size is the work; its path stands for it where a size is not known.
+    let [input, input_bytes] = INPUT;
+    let sized = [a, b].iter().all(|record| record.settings.contains_key(input_bytes));
+    let of_input = if sized { input } else { input_bytes };
+    let is_circumstance = |key: &str| CIRCUMSTANCES.contains(&key) || key == of_input;
+    let differs =
+        |key: &&String| !is_circumstance(key) && a.settings.get(*key) != b.settings.get(*key);
     let value = |record: &Record, key: &str| record.settings.get(key).map_or("none".into(), shown);
     match { keys }.find(differs) {
         Some(key) => Err(format!("{key} is {} and {}", value(a, key), value(b, key))),
         None => Ok(()),
     }
+}
+
+/// Whether each run of both read another file.
+pub(super) fn has_other_input(base: &Record, other: &Record) -> bool {
+    base.settings.get(INPUT[0]) != other.settings.get(INPUT[0])
 }
 
 /// Whether both are runs of one thing, so that they differ by chance and by time alone: the same
@@ -202,6 +214,7 @@ fn is_chosen(key: &str, value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use bytepath_report::Unit;
+    use serde_json::json;
 
     use super::*;
     use crate::experiments::record_of;
@@ -224,5 +237,30 @@ mod tests {
         let mut d = a.clone();
         d.arms[0].name = "move".to_owned();
         assert!(!is_like(&a, &d), "no arm is in both");
+    }
+
+    #[test]
+    fn the_size_of_an_input_is_the_work_and_its_path_only_where_no_size_is_known() {
+        let read = |settings: &[(&str, Value)]| {
+            let mut record = record_of(vec![Arm::new("cat", Unit::Seconds)]);
+            record
+                .settings
+                .extend(settings.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+            record
+        };
+        let sized =
+            |path: &str, bytes: u64| read(&[("input", json!(path)), ("input_bytes", json!(bytes))]);
+        let unsized_input = |path: &str| read(&[("input", json!(path))]);
+        let none = read(&[]);
+        assert_eq!(same_work(&sized("a", 7), &sized("b", 7)), Ok(()));
+        assert_eq!(same_work(&sized("a", 7), &unsized_input("a")), Ok(()), "an older record");
+        for (a, b, why) in [
+            (sized("a", 7), sized("a", 8), "input_bytes is 7 and 8"),
+            (sized("a", 7), unsized_input("b"), "input is a and b"),
+            (unsized_input("a"), unsized_input("b"), "input is a and b"),
+            (none, sized("a", 7), "input is none and a"),
+        ] {
+            assert_eq!(same_work(&a, &b), Err(why.to_owned()));
+        }
     }
 }

@@ -84,7 +84,16 @@ pub fn compare(
     different_runs(runs)?;
     let mut notes = Vec::new();
     for run in rest {
-        let Err(what) = same_work(&base.record, &run.record) else { continue };
+        let Err(what) = same_work(&base.record, &run.record) else {
+            notes.extend(alike::has_other_input(&base.record, &run.record).then(|| {
+                format!(
+                    "{} read another file than {}, of the same size: whether both hold the same is not \
+                     recorded",
+                    run.name, base.name
+                )
+            }));
+            continue;
+        };
         if !settings.force {
             let (a, b) = (base.name.clone(), run.name.clone());
             return Err(CompareError::OtherWork { a, b, what });

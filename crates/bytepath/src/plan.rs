@@ -47,7 +47,7 @@ pub enum Unmeasured {
     Place,
     /// Files on two file systems, which nobody measures.
     Places,
-    /// Files as large.
+    /// Files so large that several threads copy them.
     Size,
     /// What the caller allows.
     Allowed,

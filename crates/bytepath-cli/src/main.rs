@@ -85,7 +85,7 @@ use usage::WrongUsage;
 fn main() -> ExitCode {
     // `bytepath run` places its stages while they work, by what they may use in the beginning.
     Machine::this().keep_allowed_cpus();
-    let code = printed_to_the_end(answered());
+    let code = sys::start::with_room(|| printed_to_the_end(answered()));
     metrics::ended_with(code);
     code
 }

@@ -43,7 +43,7 @@ pub(super) struct End {
 pub(super) fn levels_open() -> usize {
     // Each takes two; some are left for the files themselves and for the standard ones.
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(files.saturating_sub(10) / 2).unwrap_or(OPEN_MAX).clamp(2, OPEN_MAX)
+    usize::try_from(files.saturating_sub(10) / 2).unwrap_or(OPEN_MAX).clamp(1, OPEN_MAX)
 }
 
 /// The directory that was made for a copy, or was there.

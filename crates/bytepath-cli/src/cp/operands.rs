@@ -52,6 +52,7 @@ pub(super) fn begin(settings: &Settings, options: &Options) {
 /// Copies all operands, and says and writes how it went.
 pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) -> ExitCode {
     let copied = copy_all(settings, options, voice);
+    voice.tell_limit();
     match voice.ledger.close(u8::from(copied.is_err())) {
         Ok(()) => copied.err().unwrap_or(ExitCode::SUCCESS),
         Err(error) => {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::hand::Hand;
 use super::ledger::Ledger;
@@ -35,6 +36,8 @@ pub(super) struct Voice<'a> {
     /// That answers could not be read, and why if that is said.
     deaf: Mutex<Option<Option<Errno>>>,
     failed: AtomicBool,
+    /// More files were to be open than this process may have.
+    lacks_files: AtomicBool,
     /// What would have been said on standard error, where somebody else says it.
     gathered: Option<Mutex<Vec<Said>>>,
 }
@@ -53,6 +56,7 @@ impl<'a> Voice<'a> {
             answers: Mutex::new(BufReader::new(Answers)),
             deaf: Mutex::default(),
             failed: AtomicBool::new(false),
+            lacks_files: AtomicBool::new(false),
             gathered: None,
         }
     }
@@ -112,6 +116,9 @@ impl<'a> Voice<'a> {
         if let Some(gathered) = &self.gathered {
             let said = (what.to_string(), errno);
             return gathered.lock().expect("nobody panics holding it").push(said);
+        }
+        if errno == Some(Errno::MFILE) {
+            self.lacks_files.store(true, Relaxed);
         }
         let mut unsaid = self.unsaid();
         match turns::now() {
@@ -217,6 +224,16 @@ impl<'a> Voice<'a> {
             *self.deaf.lock().expect("nobody panics holding it") = Some(errno);
         }
         matches!(answer.first(), Some(b'y' | b'Y'))
+    }
+
+    /// Tells at the end of the limit that kept files from being opened, which the kernel's word does not name.
+    pub(super) fn tell_limit(&self) {
+        if self.lacks_files.load(Relaxed) {
+            let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+            self.called.say(format_args!(
+                "no more than {most} files may be open here: raise the limit (ulimit -n)"
+            ));
+        }
     }
 
     /// Tells that answers could not be read. The classic does so at the end, and has the word only of

@@ -32,9 +32,10 @@ unsafe extern "C" {
     fn tzset();
 }
 
-fn civil(
-    seconds: i64,
-    of: unsafe extern "C" fn(*const libc::time_t, *mut libc::tm) -> *mut libc::tm,
+/// `Seconds` is the C library's type for them, whatever its name.
+fn civil<Seconds>(
+    seconds: Seconds,
+    of: unsafe extern "C" fn(*const Seconds, *mut libc::tm) -> *mut libc::tm,
 ) -> Option<Civil> {
     let mut found = MaybeUninit::<libc::tm>::zeroed();
     // SAFETY: both point to what they are declared as, for as long as the call lasts.

@@ -387,3 +387,16 @@ fn results_that_nobody_reads_are_ended_by_one_signal() {
         assert_eq!(signal_of(&done), Some(Signal::TERM.as_raw()), "{words:?}: {done:?}");
     }
 }
+
+/// The definition of all commands takes more.
+#[test]
+fn a_small_stack_is_enough_and_signals_end_the_process_as_ever() {
+    let line = "ulimit -s 64; for command in explain bench cp 'fleet cp'; do \
+                $bytepath $command --help || echo failed; done | grep -c '^Usage: \\|failed'; \
+                $bytepath --help | grep -c '^Usage: '; echo through | $bytepath cat; \
+                for signal in INT TERM; do \
+                timeout --preserve-status -s $signal 0.3 $bytepath cat /dev/zero >/dev/null; \
+                echo $?; done; exec $bytepath cat missing";
+    let done = shell(line).refused(1, &["cat: missing: No such file or directory\n"]);
+    assert_eq!(done.stdout, "4\n1\nthrough\n130\n143\n", "{done:?}");
+}

@@ -50,9 +50,9 @@ pub(super) fn by_direct_accept(
         let accept = Operation::AcceptRegistered { listener: Target::Borrowed(listener.as_fd()) };
         ring.push(Request::new(ACCEPTS, accept));
         let done = ring.wait().map_err(FgetError::of("the ring fails"))?;
-        let place = done.ok_or_else(|| FgetError::because("the ring forgot a connection"))?.first;
-        let place = place.map_err(FgetError::of("cannot accept into the ring (Linux 5.19 can)"))?;
-        targets.push(Target::Registered(place));
+        let done = done.ok_or_else(|| FgetError::because("the ring forgot a connection"))?;
+        done.first.map_err(FgetError::of("cannot accept into the ring (Linux 5.19 can)"))?;
+        targets.extend(done.taken_in.map(Target::Registered));
     }
     serve(&mut ring, targets, store)
 }

@@ -58,6 +58,11 @@ impl Hello {
         packet
     }
 
+    /// Whether a packet is one, of whatever version.
+    pub(super) fn is(packet: &[u8]) -> bool {
+        packet.starts_with(&MAGIC)
+    }
+
     /// Reads what the other end says, as far as this version knows it; what both can then speak.
     pub(super) fn understood(&self, packet: &[u8]) -> Result<Agreed, ChannelError> {
         let stray = || ChannelError::Stray("it says something else first");

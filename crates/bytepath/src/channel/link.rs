@@ -22,7 +22,7 @@ use super::error::ChannelError;
 use super::hello::{
     Agreed, Flow, Offer, RING_BYTES_TAKEN, Role, TAKEN, TAKES_HUGETLB, check_taken, refusal,
 };
-use super::packets::{Packets, WAKE};
+use super::packets::{Awaited, Packets, WAKE};
 use super::ring::{DONE, Desk, End, IN_FUTEX, IN_POLL, Impossible};
 use super::setup::Setup;
 use crate::meter::Meter;
@@ -196,7 +196,7 @@ impl Link {
         let offer = Offer { version, ring_bytes: ring_bytes as u64, begins: 0 };
         connection.say(&offer.packet(), &[memory.as_fd()])?;
         let mut link = Link::new(connection, memory, End::sender(ring_bytes), setup);
-        link.packets.unanswered = Some(hello);
+        link.packets.awaited = Some(Awaited::Hello(hello));
         Ok(link)
     }
 
@@ -552,7 +552,7 @@ impl Link {
             Ok(_) => {
                 self.gone = true;
                 // Its last word may be why it does not take the ring.
-                if self.packets.unanswered.is_some() { self.take_packets() } else { Ok(()) }
+                if self.packets.awaited.is_some() { self.take_packets() } else { Ok(()) }
             }
             Err(errno) => {
                 Err(ChannelError::Socket { doing: "cannot look for the other end", errno })

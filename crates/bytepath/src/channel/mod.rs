@@ -85,7 +85,9 @@
 //! - Memory cannot be taken away: its seals and size are checked before it is mapped.
 //! - Bytes may change as long as they are in the ring, if the other end is not to be trusted. So
 //!   [`SharedBytes`] has them copied, given to the kernel, or seen as atomic words.
-//!
+//! - A receiver of buffers makes no more than 144 MiB of pages that the sender has not, whatever that one
+//!   hands over, and however often. Those of a buffer that has none come as it is read: where the sender is
+//!   not to be trusted, look how long a buffer is first.
 //! - A process that is forked has copies of the ends that are its parent's, who goes on with them; what
 //!   it does with its copies, other than to drop them, disturbs both. Dropped, they tell the other end
 //!   nothing. An end that a forked process is to have is made by it, of the [`Connection`].

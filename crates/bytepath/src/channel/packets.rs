@@ -32,12 +32,26 @@ const FILES_MAX: usize = 256;
 /// What came by packets.
 #[derive(Debug, Default)]
 pub(super) struct Packets {
-    /// What was said to an end that has not answered yet.
-    pub(super) unanswered: Option<Hello>,
+    /// What the other end has yet to say.
+    pub(super) awaited: Option<Awaited>,
     /// Where files are taken.
     spare: Option<Arc<Spare>>,
     pub(super) files: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
 }
+
+/// What an end says late that was not there yet when the ring was made.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Awaited {
+    /// Its hello, to this one.
+    Hello(Hello),
+    /// Whether it takes the ring.
+    Answer,
+}
+
+/// Nobody answers it.
+const HELLO_AGAIN: ChannelError = ChannelError::Broken(
+    "it says hello again, as where two processes have made themselves the same end",
+);
 
 /// A descriptor in store: closed, it makes room for a file that comes, which the kernel would throw away
 /// else. All links of this process have one together.
@@ -124,6 +138,9 @@ impl Link {
 
     /// Takes the packet that was seen to come next.
     fn take_file(&mut self, seen: &[u8]) -> Result<(), ChannelError> {
+        if Hello::is(seen) {
+            return Err(HELLO_AGAIN);
+        }
         if !seen.starts_with(FILE) {
             let flags = RecvFlags::DONTWAIT;
             let _ = rustix::net::recv(&self.socket, &mut [0; PACKET_BYTES], flags);
@@ -165,16 +182,22 @@ impl Link {
         spare.filled().map(drop)
     }
 
-    /// Takes an answer, if this is one.
+    /// Takes what is awaited, if this is it. What nobody needs has woken this end, which is all.
     fn understand(&mut self, packet: &[u8]) -> Result<(), ChannelError> {
-        let Some(hello) = self.packets.unanswered else { return Ok(()) };
-        match packet {
-            TAKEN => self.packets.unanswered = None,
-            WAKE => {}
-            packet => {
+        match (packet, self.packets.awaited) {
+            (WAKE, _) => {}
+            (TAKEN, _) => self.packets.awaited = None,
+            (packet, Some(Awaited::Hello(hello))) => {
                 check_taken(packet, self.end().capacity())?;
                 hello.understood(packet)?;
+                self.packets.awaited = Some(Awaited::Answer);
             }
+            (packet, _) if Hello::is(packet) => return Err(HELLO_AGAIN),
+            (packet, Some(Awaited::Answer)) => {
+                check_taken(packet, self.end().capacity())?;
+                return Err(ChannelError::Stray("its answer to the offer is none"));
+            }
+            (_, None) => {}
         }
         Ok(())
     }

@@ -30,5 +30,7 @@ mod setup;
 
 pub use crate::sys::ring::Ring;
 pub(crate) use request::Registered;
-pub use request::{Answer, Buffer, Completion, Operation, Personality, Piece, Request, Target};
+pub use request::{
+    Answer, Buffer, Completion, FilePlace, Operation, Personality, Piece, Request, Target,
+};
 pub use setup::{Completions, Setup, Submission, TaskRun};

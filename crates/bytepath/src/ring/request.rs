@@ -67,10 +67,16 @@ impl Buffer {
 pub enum Target<'fd> {
     /// Looked up by its number for each request.
     Borrowed(BorrowedFd<'fd>),
-    /// By its place among the files registered with the ring: see
-    /// [`Ring::register_files`](super::Ring::register_files). On another ring it names another
-    /// file, or none.
-    Registered(u32),
+    /// By its place among the files of one ring: see
+    /// [`Ring::register_files`](super::Ring::register_files) and [`Operation::AcceptRegistered`].
+    Registered(FilePlace),
+}
+
+/// The place of a file among those registered with one ring. It is that ring's alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilePlace {
+    pub(crate) ring: u64,
+    pub(crate) index: u32,
 }
 
 /// Credentials registered with a ring: a request that carries them is carried out with the rights
@@ -131,8 +137,8 @@ pub enum Operation<'fd> {
         /// The listening socket.
         listener: Target<'fd>,
     },
-    /// Takes one connection into the ring's own files, so that it never has a descriptor: answers its
-    /// place among them, for [`Target::Registered`]. Needs room made by
+    /// Takes one connection into the ring's own files, so that it never has a descriptor: its place
+    /// among them is the completion's [`Completion::taken_in`]. Needs room made by
     /// [`Ring::register_room`](super::Ring::register_room); ENFILE where there is no more, EINVAL
     /// before Linux 5.19.
     AcceptRegistered {
@@ -247,6 +253,8 @@ pub struct Completion {
     pub buffer: Option<Buffer>,
     /// What [`Operation::Open`] or [`Operation::Accept`] opened.
     pub opened: Option<OwnedFd>,
+    /// Where [`Operation::AcceptRegistered`] put a connection, for [`Target::Registered`].
+    pub taken_in: Option<FilePlace>,
     /// What [`Operation::Statx`] gave as the file's size.
     pub bytes_of_file: Option<u64>,
     /// What [`Operation::ReceiveEach`] received.

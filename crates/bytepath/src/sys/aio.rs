@@ -143,6 +143,7 @@ impl Aio<'_> {
             then: None,
             buffer: flight.buffer,
             opened: None,
+            taken_in: None,
             bytes_of_file: None,
             piece: None,
             more: false,

@@ -71,6 +71,23 @@ fn memory_comes_back_with_what_was_read_whatever_is_registered() {
 }
 
 #[test]
+fn a_place_among_the_files_of_one_ring_names_none_of_another() {
+    let (ours, theirs) = (file_of(contents(100)), file_of(&[7; 100]));
+    let Some(mut first) = ring(&Setup::default()) else { return };
+    let Some(mut second) = ring(&Setup::default()) else { return };
+    let target = first.register_files(&[ours.as_fd()]).expect("one file")[0];
+    second.register_files(&[theirs.as_fd()]).expect("one file");
+    let request = || {
+        Request::new(1, Operation::Read { file: target, at: 0, bytes: 0..10 }).buffer(buffer(10))
+    };
+    let pushed = std::panic::AssertUnwindSafe(|| second.push(request()));
+    assert!(std::panic::catch_unwind(pushed).is_err(), "the file is another ring's");
+    assert_eq!(second.steps_in_flight(), 0);
+    let done = asked(&mut first, request());
+    same(&done.buffer.expect("its memory").as_slice()[..10], &contents(100)[..10]);
+}
+
+#[test]
 fn a_ring_is_filled_again_and_again_and_every_request_answered_once() {
     let Some(mut ring) = ring(&Setup::with_entries(4)) else { return };
     let (mut pushed, mut seen) = (0, Vec::new());
@@ -404,8 +421,9 @@ fn connections_are_accepted_into_the_rings_own_table() {
             return eprintln!("skipped: {refusal}");
         }
         let mut client = std::net::TcpStream::connect(address).expect("connected");
-        let place = asked(&mut ring, Request::new(1, accept())).first.expect("accepted");
-        let socket = Target::Registered(place);
+        let done = asked(&mut ring, Request::new(1, accept()));
+        done.first.expect("accepted");
+        let socket = Target::Registered(done.taken_in.expect("its place"));
         client.write_all(b"ping").expect("sent");
         let bytes = 0..4;
         let receive = Operation::Receive { socket, bytes: bytes.clone() };

@@ -51,6 +51,25 @@ fn a_copy_that_ends_short_leaves_no_blocks_behind_its_end() {
 }
 
 #[test]
+fn a_limit_on_open_files_that_is_too_low_is_named_and_a_tree_needs_seven() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let deep = "a/b/c/d/e/f";
+    let line = |files: u32| {
+        format!(
+            "cd {} && mkdir -p top/{deep} && echo deep >top/{deep}/file && echo flat >top/a/file && \
+             rm -rf copy && ulimit -n {files} && $bytepath cp -r top copy && diff -r top copy",
+            folder.path().display()
+        )
+    };
+    shell(&line(7)).well();
+    for files in [4, 6] {
+        let limit = format!("cp: no more than {files} files may be open here");
+        let refused = shell(&line(files)).refused(1, &["Too many open files", &limit]);
+        assert_eq!(refused.stderr.matches("ulimit").count(), 1, "{refused:?}");
+    }
+}
+
+#[test]
 fn few_open_files_are_enough_for_what_the_classic_does_not_do() {
     let folder = tempfile::tempdir().expect("a folder");
     let deep = "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z";

@@ -35,6 +35,14 @@ const TAKES_MAX: u32 = 1 << 10;
 /// touched.
 const UNSEEN_BYTES_MAX: usize = 64 << 20;
 
+/// So many bytes of a segment that its sender had are there by one call.
+const MADE_BYTES_STEP: usize = 16 << 20;
+
+/// Bytes that were not there though the sender seemed to have them, at the most and one step more: a
+/// hostile one has pages elsewhere in its file, and hands that over again once this end has made more
+/// there. Beyond, it is taken to have none.
+const INVENTED_BYTES_MAX: usize = 64 << 20;
+
 /// The end that messages with buffers come out of.
 #[derive(Debug)]
 pub struct BufferReceiver {
@@ -43,6 +51,8 @@ pub struct BufferReceiver {
     slots: Option<Arc<Slots>>,
     /// What is left of [`UNSEEN_BYTES_MAX`].
     unseen_bytes: usize,
+    /// To be held against [`INVENTED_BYTES_MAX`].
+    invented_bytes: usize,
     /// How far the ring was passed on when the last message's buffers were handed out.
     handed_out: Option<u64>,
 }
@@ -52,9 +62,6 @@ pub struct BufferReceiver {
 struct Mapped {
     mapping: SharedMapping,
     bytes: usize,
-    /// The sender had so many bytes of pages when it handed the segment over, and keeps them. An honest
-    /// one had them at the beginning.
-    made: usize,
     /// The pages before this were there once, or are left to come as they are touched.
     seen: AtomicUsize,
 }
@@ -201,8 +208,9 @@ impl BufferReceiver {
     fn of(mut link: Link) -> Result<BufferReceiver, ChannelError> {
         link.take_files()?;
         let messages = MessageReceiver { link };
-        let (segments, unseen_bytes) = (HashMap::new(), UNSEEN_BYTES_MAX);
-        Ok(BufferReceiver { messages, segments, slots: None, unseen_bytes, handed_out: None })
+        let (segments, slots, handed_out) = (HashMap::new(), None, None);
+        let (unseen_bytes, invented_bytes) = (UNSEEN_BYTES_MAX, 0);
+        Ok(BufferReceiver { messages, segments, slots, unseen_bytes, invented_bytes, handed_out })
     }
 
     /// The message that is there now, without waiting.
@@ -320,9 +328,9 @@ impl BufferReceiver {
                         .map_err(|errno| unmapped(file, errno))
                         .map_err(ChannelError::refused(UNSAFE))?;
                     let bytes = mapping.words().len() * size_of::<u64>();
-                    let made = made_bytes(file.as_fd());
-                    let seen = AtomicUsize::new(0);
-                    self.segments.insert(id, Arc::new(Mapped { mapping, bytes, made, seen }));
+                    let seen = see_made(&mapping, file.as_fd(), &mut self.invented_bytes);
+                    let seen = AtomicUsize::new(seen);
+                    self.segments.insert(id, Arc::new(Mapped { mapping, bytes, seen }));
                 }
                 (Some(b'-'), Some(id), None) => {
                     self.segments.remove(&id);
@@ -398,21 +406,35 @@ impl AsRawFd for BufferReceiver {
 
 impl Mapped {
     /// Has the pages of a range there: one call instead of a fault for every few of them. Without
-    /// them it goes on all the same. Behind as many bytes as the sender had, it takes so many at the
-    /// most, of which it leaves the rest.
+    /// them it goes on all the same. It takes so many at the most, of which it leaves the rest.
     fn see(&self, range: &Range<usize>, unseen_bytes: &mut usize) {
         let seen = self.seen.load(Relaxed);
         let fresh = range.start.max(seen)..range.end;
         if fresh.is_empty() {
             return;
         }
-        let unseen = fresh.end.saturating_sub(fresh.start.max(self.made));
-        if let Some(left) = unseen_bytes.checked_sub(unseen) {
+        if let Some(left) = unseen_bytes.checked_sub(fresh.len()) {
             *unseen_bytes = left;
             let _ = self.mapping.populate_range(fresh.clone(), false);
         }
         self.seen.store(fresh.end, Relaxed);
     }
+}
+
+/// Has the pages there that the sender had when it handed the segment over, and keeps: an honest one had
+/// them at the beginning. Up to where they are there then; what the file has by that which it had not is added
+/// to what was invented.
+fn see_made(mapping: &SharedMapping, file: BorrowedFd<'_>, invented_bytes: &mut usize) -> usize {
+    let (mut seen, mut made) = (0, made_bytes(file));
+    let all = made.min(size_of_val(mapping.words()));
+    while seen < all && *invented_bytes < INVENTED_BYTES_MAX {
+        let end = all.min(seen + MADE_BYTES_STEP);
+        let _ = mapping.populate_range(seen..end, false);
+        let now = made_bytes(file);
+        *invented_bytes += now.saturating_sub(made);
+        (seen, made) = (end, now);
+    }
+    seen
 }
 
 /// Bytes of the pages that a file in memory has. Where they are takes lseek(2), which waits while the
@@ -447,6 +469,8 @@ fn places(bytes: SharedBytes<'_>) -> Result<Vec<Place>, ChannelError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use rustix::fs::{MemfdFlags, SealFlags};
 
     use super::*;
@@ -520,21 +544,46 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_sender_has_nobody_make_many_more_pages_than_it_has() {
-        const SPARSE_BYTES: u64 = 1 << 30;
-        const OWN_BYTES: u64 = 1 << 20;
+    const SPARSE_BYTES: u64 = 1 << 30;
+
+    /// A file with so many bytes of pages, at its end.
+    fn sparse(own_bytes: usize) -> OwnedFd {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create(c"test", flags).expect("a memfd");
         rustix::fs::ftruncate(&file, SPARSE_BYTES).expect("no page");
-        let end = SPARSE_BYTES - OWN_BYTES;
-        rustix::io::pwrite(&file, &[1; OWN_BYTES as usize], end).expect("they are written");
+        let end = SPARSE_BYTES - own_bytes as u64;
+        rustix::io::pwrite(&file, &vec![1; own_bytes], end).expect("they are written");
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::FUTURE_WRITE)
             .expect("sealed");
+        file
+    }
+
+    #[test]
+    fn a_file_that_is_handed_over_again_and_again_has_nobody_make_ever_more_pages() {
+        const OWN_BYTES: usize = 8 << 20;
+        let file = sparse(OWN_BYTES);
+        let (sender, mut receiver) = pair();
+        for id in 100..130 {
+            let packet = [b"file+", &[id, 0, 0, 0][..]].concat();
+            sender.messages.link.say(&packet, Some(file.as_fd())).expect("it goes");
+            let len = made_bytes(file.as_fd()) as u64;
+            receiver
+                .find(Place { segment: id.into(), slot: 0, from: 0, len })
+                .expect("it is there");
+        }
+        let made = made_bytes(file.as_fd()) - OWN_BYTES;
+        assert!(made <= INVENTED_BYTES_MAX + MADE_BYTES_STEP + UNSEEN_BYTES_MAX, "{made} bytes");
+    }
+
+    #[test]
+    fn a_sender_has_nobody_make_many_more_pages_than_it_has() {
+        const OWN_BYTES: u64 = 1 << 20;
+        let file = sparse(OWN_BYTES as usize);
         let (mut sender, mut receiver) = pair();
         send(&mut sender, 1, 3);
         assert!(matches!(receiver.try_receive(), Ok(Buffers::Message(_))));
-        assert_eq!(receiver.unseen_bytes, UNSEEN_BYTES_MAX, "an honest one has them");
+        let missed = (UNSEEN_BYTES_MAX - receiver.unseen_bytes, receiver.invented_bytes);
+        assert_eq!(missed, (0, 0), "an honest one has them");
         sender.messages.link.say(b"file+\xff\0\0\0", Some(file.as_fd())).expect("it goes");
         for (len, more) in [(OWN_BYTES, 0), (3 << 20, 2 << 20), (SPARSE_BYTES, 2 << 20)] {
             let place = Place { segment: 0xff, slot: 0, from: 0, len };

@@ -230,7 +230,7 @@ impl BufferSender {
 
     /// Whether the other end has taken the ring. Until then nobody reads what is sent.
     pub fn is_answered(&mut self) -> bool {
-        self.messages.link.packets.unanswered.is_none()
+        self.messages.link.packets.awaited.is_none()
     }
 
     /// Whether the other end ran on this CPU when it last told: spinning keeps it from going on then.

@@ -12,7 +12,7 @@ use io_uring::{opcode, types};
 use rustix::fs::{Statx, StatxFlags};
 use rustix::io::Errno;
 
-use crate::ring::{Answer, Buffer, Completion, Completions, Operation, Request, Target};
+use crate::ring::{Answer, Buffer, Completion, Completions, FilePlace, Operation, Request, Target};
 
 /// The user data of what nobody waits for.
 pub(super) const UNANSWERED: u64 = u64::MAX;
@@ -57,6 +57,10 @@ enum Held {
     /// The step's answer is a descriptor: of a file opened by path, or of a connection.
     Opens,
     OpensPath(#[allow(dead_code, reason = "the kernel reads it")] CString),
+    /// The step's answer is a place among the ring's files.
+    TakesIn {
+        ring: u64,
+    },
     /// Closed by the step, unless that is never made.
     Closes(OwnedFd),
     Cancels,
@@ -107,19 +111,23 @@ struct Maker<'a> {
     of_token: &'a dyn Fn(u64) -> Option<Place>,
 }
 
-/// Makes an entry for either kind of target.
-fn on(
-    target: Target<'_>,
-    borrowed: impl FnOnce(types::Fd) -> Entry,
-    registered: impl FnOnce(types::Fixed) -> Entry,
-) -> Entry {
-    match target {
-        Target::Borrowed(fd) => borrowed(types::Fd(fd.as_raw_fd())),
-        Target::Registered(index) => registered(types::Fixed(index)),
-    }
-}
-
 impl Maker<'_> {
+    /// Makes an entry for either kind of target.
+    fn on(
+        &self,
+        target: Target<'_>,
+        borrowed: impl FnOnce(types::Fd) -> Entry,
+        registered: impl FnOnce(types::Fixed) -> Entry,
+    ) -> Entry {
+        match target {
+            Target::Borrowed(fd) => borrowed(types::Fd(fd.as_raw_fd())),
+            Target::Registered(FilePlace { ring, index }) => {
+                assert_eq!(ring, self.ring, "files are the ring's that registered them");
+                registered(types::Fixed(index))
+            }
+        }
+    }
+
     fn made(&self, operation: Operation<'_>) -> (Entry, Held) {
         match operation {
             Operation::Nop => (opcode::Nop::new().build(), Held::Nothing),
@@ -127,7 +135,7 @@ impl Maker<'_> {
             Operation::Write { file, at, bytes } => (self.write(file, at, bytes), Held::Nothing),
             Operation::Receive { socket, bytes } => {
                 let (to, len) = self.piece(bytes);
-                let entry = on(
+                let entry = self.on(
                     socket,
                     |fd| opcode::Recv::new(fd, to, len).build(),
                     |fd| opcode::Recv::new(fd, to, len).build(),
@@ -136,7 +144,7 @@ impl Maker<'_> {
             }
             Operation::ReceiveEach { socket } => {
                 let store = super::provided::GROUP;
-                let entry = on(
+                let entry = self.on(
                     socket,
                     |fd| opcode::RecvMulti::new(fd, store).build(),
                     |fd| opcode::RecvMulti::new(fd, store).build(),
@@ -147,7 +155,7 @@ impl Maker<'_> {
                 let (from, len) = self.piece(bytes);
                 // A peer that is gone is told by EPIPE alone.
                 let flags = libc::MSG_NOSIGNAL;
-                let entry = on(
+                let entry = self.on(
                     socket,
                     |fd| opcode::Send::new(fd, from, len).flags(flags).build(),
                     |fd| opcode::Send::new(fd, from, len).flags(flags).build(),
@@ -156,7 +164,7 @@ impl Maker<'_> {
             }
             Operation::Accept { listener } => {
                 let (none, flags) = (std::ptr::null_mut(), libc::SOCK_CLOEXEC);
-                let entry = on(
+                let entry = self.on(
                     listener,
                     |fd| opcode::Accept::new(fd, none, none.cast()).flags(flags).build(),
                     |fd| opcode::Accept::new(fd, none, none.cast()).flags(flags).build(),
@@ -164,7 +172,7 @@ impl Maker<'_> {
                 (entry, Held::Opens)
             }
             Operation::AcceptRegistered { listener } => {
-                (accept_registered(listener), Held::Nothing)
+                (self.accept_registered(listener), Held::TakesIn { ring: self.ring })
             }
             operation => self.made_without_data(operation),
         }
@@ -182,7 +190,7 @@ impl Maker<'_> {
             }
             Operation::Statx { path } => stat(path),
             Operation::Fallocate { file, at, len } => {
-                let entry = on(
+                let entry = self.on(
                     file,
                     |fd| opcode::Fallocate::new(fd, len).offset(at).build(),
                     |fd| opcode::Fallocate::new(fd, len).offset(at).build(),
@@ -191,7 +199,7 @@ impl Maker<'_> {
             }
             Operation::Poll { file, interest } => {
                 let events = u32::from(interest.bits());
-                let entry = on(
+                let entry = self.on(
                     file,
                     |fd| opcode::PollAdd::new(fd, events).build(),
                     |fd| opcode::PollAdd::new(fd, events).build(),
@@ -218,12 +226,12 @@ impl Maker<'_> {
     fn read(&self, file: Target<'_>, at: u64, bytes: Range<usize>) -> Entry {
         let (to, len) = self.piece(bytes);
         match self.registered() {
-            Some(index) => on(
+            Some(index) => self.on(
                 file,
                 |fd| opcode::ReadFixed::new(fd, to, len, index).offset(at).build(),
                 |fd| opcode::ReadFixed::new(fd, to, len, index).offset(at).build(),
             ),
-            None => on(
+            None => self.on(
                 file,
                 |fd| opcode::Read::new(fd, to, len).offset(at).build(),
                 |fd| opcode::Read::new(fd, to, len).offset(at).build(),
@@ -234,12 +242,12 @@ impl Maker<'_> {
     fn write(&self, file: Target<'_>, at: u64, bytes: Range<usize>) -> Entry {
         let (from, len) = self.piece(bytes);
         match self.registered() {
-            Some(index) => on(
+            Some(index) => self.on(
                 file,
                 |fd| opcode::WriteFixed::new(fd, from, len, index).offset(at).build(),
                 |fd| opcode::WriteFixed::new(fd, from, len, index).offset(at).build(),
             ),
-            None => on(
+            None => self.on(
                 file,
                 |fd| opcode::Write::new(fd, from, len).offset(at).build(),
                 |fd| opcode::Write::new(fd, from, len).offset(at).build(),
@@ -255,22 +263,22 @@ impl Maker<'_> {
         (buffer.memory.mapping().pointer_to(bytes), len)
     }
 
+    /// The connection stays in the ring's table, and ends with it.
+    fn accept_registered(&self, listener: Target<'_>) -> Entry {
+        let none: *mut libc::sockaddr = std::ptr::null_mut();
+        let place = Some(types::DestinationSlot::auto_target());
+        self.on(
+            listener,
+            |fd| opcode::Accept::new(fd, none, none.cast()).file_index(place).build(),
+            |fd| opcode::Accept::new(fd, none, none.cast()).file_index(place).build(),
+        )
+    }
+
     /// The buffer's place among those registered with this ring.
     fn registered(&self) -> Option<u16> {
         let registered = self.buffer.and_then(|buffer| buffer.registered)?;
         (registered.ring == self.ring).then_some(registered.index)
     }
-}
-
-/// The connection stays in the ring's table, and ends with it.
-fn accept_registered(listener: Target<'_>) -> Entry {
-    let none: *mut libc::sockaddr = std::ptr::null_mut();
-    let place = Some(types::DestinationSlot::auto_target());
-    on(
-        listener,
-        |fd| opcode::Accept::new(fd, none, none.cast()).file_index(place).build(),
-        |fd| opcode::Accept::new(fd, none, none.cast()).file_index(place).build(),
-    )
 }
 
 fn stat(path: CString) -> (Entry, Held) {
@@ -302,6 +310,7 @@ impl Flight {
             then: None,
             buffer: None,
             opened: None,
+            taken_in: None,
             bytes_of_file: None,
             piece: None,
             more: true,
@@ -333,6 +342,7 @@ impl Flight {
             then: None,
             buffer,
             opened: None,
+            taken_in: None,
             bytes_of_file: None,
             piece: None,
             more: false,
@@ -352,6 +362,9 @@ impl Step {
             (held, Ok(number)) if held.opens() => {
                 // SAFETY: the kernel opened it for this request, and nobody else knows its number.
                 done.opened = Some(unsafe { OwnedFd::from_raw_fd(number as RawFd) });
+            }
+            (&Held::TakesIn { ring }, Ok(index)) => {
+                done.taken_in = Some(FilePlace { ring, index });
             }
             (Held::Stat(_, stat), Ok(_)) => {
                 // SAFETY: the kernel has filled it, all of it, when it answers without an error.

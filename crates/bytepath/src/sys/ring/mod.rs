@@ -154,7 +154,7 @@ impl<'fd> Ring<'fd> {
     ///
     /// # Panics
     /// If there is no [`Ring::room`]; a step that moves bytes has no buffer, or names a range that its
-    /// buffer does not have, or one of 4 GiB and more; its credentials are another ring's; or this
+    /// buffer does not have, or one of 4 GiB and more; its credentials or files are another ring's; or this
     /// process was forked from the one that opened the ring, as with everything that is asked of one.
     pub fn push(&mut self, request: Request<'fd>) {
         let steps = request.steps();

@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{Ring, word};
 use crate::error::Refusal;
-use crate::ring::{Buffer, Personality, Registered, Target};
+use crate::ring::{Buffer, FilePlace, Personality, Registered, Target};
 use crate::size::shown;
 
 /// A number that no other ring of this process has.
@@ -40,7 +40,9 @@ impl<'fd> Ring<'fd> {
                 _ => refusal,
             }
         })?;
-        Ok((0..files.len() as u32).map(Target::Registered).collect())
+        let ring = self.id;
+        let target = |index| Target::Registered(FilePlace { ring, index });
+        Ok((0..files.len() as u32).map(target).collect())
     }
 
     /// Makes room for so many files that the ring is to take itself: see

@@ -317,6 +317,34 @@ fn packets_that_nobody_needs_only_wake_who_sleeps() {
 }
 
 #[test]
+fn a_second_hello_is_an_error_that_says_so() {
+    let again = hello(OURS, SENDER, BYTES);
+    let Lied { end: mut receiver, memory: _memory, socket } = lied_to_receiver();
+    assert!(!receiver.watch().expect("an answer"));
+    say(&socket, &again, None);
+    let error = receiver.try_filled(1).expect_err("nobody says it twice").to_string();
+    assert!(error.contains("hello again"), "{error}");
+
+    let (here, there) = Connection::pair().expect("a pair");
+    let mut sender = here.buffer_sender(&small(), 1 << 20).expect("it need not wait");
+    let there = OwnedFd::from(there);
+    say(&there, &hello(OURS, RECEIVER, BUFFERS), None);
+    sender.look().expect("the first one is awaited");
+    assert!(!sender.is_answered());
+    say(&there, &hello(OURS, RECEIVER, BUFFERS), None);
+    let error = sender.look().expect_err("nobody says it twice").to_string();
+    assert!(error.contains("hello again"), "{error}");
+    say(&there, b"taken", None);
+    sender.look().expect("the answer");
+    assert!(sender.is_answered());
+    for _ in 0..2 {
+        say(&there, &hello(OURS, RECEIVER, BUFFERS), None);
+        let error = sender.look().expect_err("nobody says it later").to_string();
+        assert!(error.contains("hello again"), "{error}");
+    }
+}
+
+#[test]
 fn who_greets_and_goes_is_noticed() {
     let (here, there) = Connection::pair().expect("a pair");
     let there = OwnedFd::from(there);

@@ -122,7 +122,7 @@ pub(super) struct Family {
     pub(super) forgotten_s: f64,
     below: Below,
     size: PipeSize,
-    allowed: CpuList,
+    pub(super) allowed: CpuList,
     /// The program of the shell, whose processes are not told where to run.
     shell: Option<(u64, u64)>,
     /// Our own program, which is also that of our movers.

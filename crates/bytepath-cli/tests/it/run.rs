@@ -932,6 +932,28 @@ fn quotas_are_looked_for_only_where_they_are_told() {
     }
 }
 
+/// What ends at once waits neither for what only placing needs, nor for what nobody is told.
+#[test]
+fn what_is_over_at_once_costs_no_look_at_the_machine_and_at_the_dead() {
+    if !crate::calls::may_trace() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let [calls, told] = ["calls", "told"].map(|name| dir.path().join(name));
+    let told = told.to_str().expect("plain");
+    for (options, wanted) in [(&["--no-summary"][..], false), (&["--json", told], true)] {
+        let mut traced = Command::new("strace");
+        traced.args(["-e", "trace=open,openat,poll,ppoll", "-o"]).arg(&calls);
+        traced.args([BYTEPATH, "run"]).args(options).arg("true | true");
+        assert!(run(&mut traced).status.success());
+        let calls = std::fs::read_to_string(&calls).expect("strace wrote it");
+        assert_eq!(calls.contains("/proc/self/io"), wanted, "{options:?}: {calls}");
+        let started = calls.split("poll(").next().expect("one");
+        assert!(!started.contains("/topology/"), "{options:?}: {calls}");
+        assert!(!started.contains("profile.json"), "{options:?}: {calls}");
+    }
+}
+
 /// What is only seen from outside is not claimed to be all.
 #[test]
 fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {

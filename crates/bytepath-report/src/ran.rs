@@ -72,6 +72,9 @@ pub struct RanStage {
     pub read_bytes: Option<u64>,
     /// What it wrote, likewise.
     pub written_bytes: Option<u64>,
+    /// Whether it may have read and written more, since it was last looked at before it ended.
+    #[serde(default)]
+    pub moved_at_least: bool,
     /// How long it was there, as far as that was seen; told where a shell ran it.
     #[serde(default)]
     pub seconds: Option<f64>,

@@ -666,6 +666,11 @@ impl Member {
         Ok(())
     }
 
+    /// Whether it may have moved more than was last seen.
+    pub(super) fn moved_at_least(&self) -> bool {
+        self.now.moved.is_some() && !self.seen_ended
+    }
+
     /// Whether it waited for most of the time, and for none of its pipes and files.
     pub(super) fn only_waits(&self) -> bool {
         self.times.get(&Doing::Other).is_some_and(|other| *other * 2 > self.seen_for())

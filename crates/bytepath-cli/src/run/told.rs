@@ -283,6 +283,7 @@ fn stages(all: &[Started], family: Option<&Family>) -> Listed {
         RanStage {
             read_bytes: moved.map(|moved| moved.read_bytes),
             written_bytes: moved.map(|moved| moved.written_bytes),
+            moved_at_least: member.is_some_and(Member::moved_at_least),
             user_s,
             system_s,
             command: started.text.clone(),
@@ -309,6 +310,7 @@ fn processes(family: Option<&Family>, (mut stages, mut pids): Listed) -> Listed 
         // The others that it waited for are listed too, and the kernel counts theirs in.
         if member.now.has_waited {
             (stage.read_bytes, stage.written_bytes) = (None, None);
+            stage.moved_at_least = false;
         }
         stage
     };
@@ -338,6 +340,7 @@ fn seen(member: &Member) -> RanStage {
         system_s: member.now.system_s,
         read_bytes: member.now.moved.map(|moved| moved.read_bytes),
         written_bytes: member.now.moved.map(|moved| moved.written_bytes),
+        moved_at_least: member.moved_at_least(),
         looks: member.looks,
         runs: share(&[Doing::Runs, Doing::WaitsForCpu]),
         waits_cpu: share(&[Doing::WaitsForCpu]),

@@ -983,6 +983,28 @@ fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {
     assert!(words.contains(" 2 pipelines, "), "{words}");
 }
 
+/// Nor is what a stage read and wrote until the last look.
+#[test]
+fn what_a_stage_may_have_moved_after_the_last_look_is_told_as_a_bound() {
+    let pipeline = "head -c 50000000 /dev/zero | wc -c";
+    for (text, is_bound) in [(pipeline.to_owned(), false), (format!("({pipeline}; true)"), true)] {
+        let told = told(&["--shell", &path_of("sh"), &text]);
+        let stages = told["stages"].as_array().expect("a list");
+        for (name, bytes) in [("head", "written_bytes"), ("wc", "read_bytes")] {
+            let is_it = |it: &&Value| it["command"].as_str().is_some_and(|it| it.starts_with(name));
+            // Of what a shell runs, one may have come and gone unseen.
+            let Some(stage) = stages.iter().find(is_it) else {
+                assert!(is_bound, "no {name}: {told}");
+                continue;
+            };
+            let at_least = stage["moved_at_least"].as_bool().expect("it is told");
+            let is_all = stage[bytes].as_u64().is_some_and(|bytes| bytes >= 50_000_000);
+            assert!(is_all || (is_bound && at_least), "{told}");
+            assert!(is_bound || !at_least, "{told}");
+        }
+    }
+}
+
 /// Processes that come and go between two looks are not passed over.
 #[test]
 fn cpu_seconds_that_nobody_saw_are_told() {

@@ -49,6 +49,11 @@ pub(super) struct Moved {
 }
 
 impl Moved {
+    /// What it wrote (0), or read (1).
+    pub(super) fn of_end(self, end: usize) -> u64 {
+        [self.written_bytes, self.read_bytes][end]
+    }
+
     pub(super) fn sum(self) -> u64 {
         self.read_bytes + self.written_bytes
     }

@@ -215,6 +215,12 @@ fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
     let bytes = pipe.bytes.map_or("an unknown number of bytes".to_owned(), |bytes| {
         format!("{about}{}{}", numbers::bytes(bytes), rate(bytes).unwrap_or_default())
     });
+    let of_others = |count: u32, did: &str| match count {
+        0 => String::new(),
+        1 => format!(", of which another may have {did} a part"),
+        _ => format!(", of which {count} others may have {did} a part"),
+    };
+    let others = of_others(pipe.other_writers, "written") + &of_others(pipe.other_readers, "read");
     let holds = pipe
         .holds_bytes
         .map_or(String::new(), |bytes| format!(", pipe of {}", numbers::bytes(bytes)));
@@ -222,7 +228,7 @@ fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
     let fill = pipe.full.zip(pipe.empty).map_or(String::new(), |(full, empty)| {
         format!(", full {} and empty {} of the time", percent(full), percent(empty))
     });
-    format!("    | {bytes}{holds}{fill}")
+    format!("    | {bytes}{others}{holds}{fill}")
 }
 
 /// The stages that are told, in their order, and who each is.
@@ -387,12 +393,16 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
 }
 
 fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanPipe {
+    let [writers, readers] = joint.map_or([0; 2], Joint::others);
+    let others = |count| u32::try_from(count).unwrap_or(u32::MAX);
     let joint = joint.filter(|joint| !joint.seen.is_zero());
     let share =
         |time: fn(&Joint) -> Duration| joint.map(|joint| time(joint).div_duration_f64(joint.seen));
     RanPipe {
         from,
         to,
+        other_writers: others(writers),
+        other_readers: others(readers),
         bytes: through.bytes(),
         agreed: matches!(through, Through::Agreed(_)),
         at_least: matches!(through, Through::AtLeast(_)),

@@ -983,6 +983,35 @@ fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {
     assert!(words.contains(" 2 pipelines, "), "{words}");
 }
 
+/// A pipe is the work of all that have written to it, and not of who holds it open until the end.
+#[test]
+fn what_several_wrote_to_one_pipe_is_not_told_as_the_last_ones() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [file, json] = ["file", "told"].map(|name| dir.path().join(name));
+    std::fs::write(&file, vec![b'x'; 4_000_000]).expect("a file");
+    // Who writes stays until it was looked at.
+    let several = format!("timeout 2 tail -c +1 -f {}; sleep 1; true", file.display());
+    for (text, is_whole) in
+        [(format!("({several}) | wc -c"), true), (format!("sh -c '{several}' | wc -c"), false)]
+    {
+        let json_name = json.to_str().expect("plain");
+        let shell = path_of("sh");
+        let words = ["run", "--shell", &shell, "--summary", "--json", json_name, &text];
+        let done = run(&mut bytepath(&words));
+        assert_eq!(done.stdout.trim(), "4000000", "{done:?}");
+        let told = std::fs::read_to_string(&json).expect("it is told");
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        assert_eq!(told["whole"].is_string(), is_whole, "{told}");
+        let pipe = &told["pipes"][0];
+        assert_eq!((&pipe["other_writers"], &pipe["other_readers"]), (&1.into(), &0.into()));
+        let bytes = pipe["bytes"].as_u64().expect("it is known");
+        assert!((4_000_000..4_100_000).contains(&bytes), "{told}");
+        assert_eq!((&pipe["agreed"], &pipe["at_least"]), (&false.into(), &is_whole.into()));
+        let said = ", of which another may have written a part, pipe of ";
+        assert!(done.stderr.contains(said), "{done:?}");
+    }
+}
+
 /// Nor is what a stage read and wrote until the last look.
 #[test]
 fn what_a_stage_may_have_moved_after_the_last_look_is_told_as_a_bound() {

@@ -36,6 +36,8 @@ pub(super) struct Member {
     pub(super) pid: Pid,
     /// Its words; its name, where they are not told.
     pub(super) words: String,
+    /// Whether they name a file that is worth counting.
+    names_file: bool,
     pub(super) now: Reading,
     before: Reading,
     pub(super) pipes: Vec<OpenPipe>,
@@ -463,7 +465,8 @@ impl Family {
         };
         let (written, read) = (sum(0), sum(1));
         let reader = self.member(joint.reader).filter(|_| joint.others()[1] == 0);
-        let is_whole = reader.is_some_and(|it| it.seen_ended && !self.counts_others(it));
+        let is_whole =
+            reader.is_some_and(|it| it.seen_ended && !it.names_file && !self.counts_others(it));
         let reads_alone = reader.is_some_and(Member::reads_input_alone);
         match Through::of(Some(written), Some(read), joint.most_bytes).bytes() {
             _ if is_whole && read > START_BYTES => Through::About(read),
@@ -539,10 +542,23 @@ impl Family {
         let counted = moved(writer).map(|moved| moved.written_bytes);
         let written = writer.zip(moved(writer)).map(|(it, moved)| self.passed_on(it, moved));
         let read = moved(reader).map(|moved| moved.read_bytes);
-        match Through::of(written, read, seen_bytes) {
+        let through = match Through::of(written, read, seen_bytes) {
             // Our movers do not count what they give on by reference.
             Through::Unknown if writer.is_some_and(|writer| self.is_ours(writer)) => {
                 Through::of(None, read, seen_bytes)
+            }
+            through => through,
+        };
+        let is_of_reader = read > written && through == Through::About(read.unwrap_or(0));
+        match through {
+            // Nobody tells what of that it read from its other files.
+            _ if is_of_reader && reader.is_some_and(|reader| reader.names_file) => {
+                let seen = writer.zip(writer.and_then(|writer| writer.now.moved));
+                let seen = seen.map_or(0, |(it, moved)| self.passed_on(it, moved));
+                match seen.min(read.unwrap_or(0)) {
+                    ..=START_BYTES => Through::Unknown,
+                    bytes => Through::AtLeast(bytes),
+                }
             }
             // What a mover read bounds what it passed on, with its libraries.
             Through::Agreed(bytes) if written != counted => Through::About(bytes),
@@ -605,6 +621,7 @@ impl Member {
         Member {
             pid,
             words: process::words(pid).unwrap_or_else(|| reading.name.clone()),
+            names_file: process::names_files(pid, 1, START_BYTES),
             before: reading.clone(),
             now: reading,
             pipes: process::pipes(pid),
@@ -635,6 +652,7 @@ impl Member {
         }
         if reading.name != self.now.name {
             self.words = process::words(self.pid).unwrap_or_else(|| reading.name.clone());
+            self.names_file = process::names_files(self.pid, 1, START_BYTES);
         }
         self.rested = self.looks > 0 && reading.has_rested_since(&self.now);
         self.before = std::mem::replace(&mut self.now, reading);
@@ -1075,6 +1093,28 @@ mod tests {
     }
 
     #[test]
+    fn what_a_reader_of_other_files_has_read_is_not_told_of_the_pipe() {
+        let moved = |read_bytes, written_bytes| {
+            let moved = Some(Moved { read_bytes, written_bytes });
+            Member::new(getpid(), Reading { moved, ..Reading::of(getpid()).expect("ours") })
+        };
+        let (below, size) = (Below::default(), PipeSize::new(None));
+        let family = Family::new(below, size, CpuList::default(), None);
+        let (ours, mib) = (family.own, 1 << 20);
+        let told = |written, names_file, program| {
+            let writer = Member { program, ..moved(0, written) };
+            let reader = Member { names_file, seen_ended: true, ..moved(40 * mib, 0) };
+            family.told(Some(&writer), Some(&reader), mib)
+        };
+        for program in [None, ours] {
+            assert_eq!(told(0, false, program), Through::About(40 * mib));
+            assert_eq!(told(0, true, program), Through::Unknown);
+        }
+        // As last seen.
+        assert_eq!(told(15 * mib, true, None), Through::AtLeast(15 * mib));
+    }
+
+    #[test]
     fn what_several_wrote_and_read_is_told_of_all_of_them() {
         let pid = |number| Pid::from_raw(number).expect("one");
         let mib = 1 << 20;
@@ -1093,7 +1133,7 @@ mod tests {
                 let pipes = vec![OpenPipe { fd: 0, number: 7, is_read: true }];
                 let (words, seen_ended) = (reading.name.clone(), seen_ended && number == 4);
                 let member = Member::new(pid(number), reading);
-                let member = Member { words, pipes, seen_ended, ..member };
+                let member = Member { words, pipes, seen_ended, names_file: false, ..member };
                 family.members.push(member);
             }
             (joint.others(), family.through(&joint))
@@ -1146,7 +1186,8 @@ mod tests {
             let reading = Reading { name: name.to_owned(), parent, has_waited, moved, ..ours };
             let pipes = vec![OpenPipe { fd: 0, number: 7, is_read: true }];
             let member = Member::new(pid(number), reading);
-            Member { words, seen_ended, pipes, program: None, ..member }
+            let names_file = words.contains(" - ");
+            Member { words, names_file, seen_ended, pipes, program: None, ..member }
         };
         let of_reader = |read_bytes| Moved { read_bytes, written_bytes: 0 };
         let of_shell = of_reader(shell.unwrap_or(0));

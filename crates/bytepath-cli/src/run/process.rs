@@ -295,12 +295,18 @@ pub(super) fn pipes(pid: Pid) -> Vec<OpenPipe> {
     open.filter_map(pipe).collect()
 }
 
-/// Whether its words name several files, one of which it reads at a time.
-pub(super) fn names_files(pid: Pid) -> bool {
+/// Whether its words name so many files of more than so many bytes.
+pub(super) fn names_files(pid: Pid, count: usize, bytes: u64) -> bool {
+    /// Some programs have thousands, and a look is to be short.
+    const LOOKED_AT_MAX: usize = 64;
     let words = fs::read(path(pid, "cmdline")).unwrap_or_default();
     let folder = path(pid, "cwd");
-    let is_file = |word: &&[u8]| Path::new(&folder).join(OsStr::from_bytes(word)).is_file();
-    words.split(|byte| *byte == 0).skip(1).filter(is_file).nth(1).is_some()
+    let is_file = |word: &&[u8]| {
+        let found = fs::metadata(Path::new(&folder).join(OsStr::from_bytes(word)));
+        found.is_ok_and(|found| found.is_file() && found.len() > bytes)
+    };
+    let words = words.split(|byte| *byte == 0).skip(1).take(LOOKED_AT_MAX);
+    words.filter(is_file).take(count).count() == count
 }
 
 /// How far it is in the largest file that it reads: bytes, and bytes in all.

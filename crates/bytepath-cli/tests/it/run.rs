@@ -581,7 +581,12 @@ fn what_is_read_of_other_files_is_told_of_no_pipe() {
         let bytes = told["pipes"][0]["bytes"].as_u64();
         assert!(bytes.is_none_or(|bytes| bytes < 100), "{text}: {told}");
     }
-    let told = told(&["--", "no-such-program", ":::", "cat"]);
+    // Nor where the writer does not count what it gives on by reference.
+    let (own, both) = ("--own-movers", format!("cat {big} | sha256sum - {big}"));
+    let told = self::told(&["--shell", &path_of("sh"), own, &both]);
+    let bytes = told["pipes"][0]["bytes"].as_u64();
+    assert!(bytes.is_none_or(|bytes| bytes < 20_100_000), "{told}");
+    let told = self::told(&["--", "no-such-program", ":::", "cat"]);
     assert_eq!(told["pipes"][0]["bytes"], 0, "{told}");
 }
 

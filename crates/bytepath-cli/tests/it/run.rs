@@ -868,8 +868,8 @@ fn an_orphan_that_becomes_its_child_is_buried() {
         println!("skipped: needs root and unshare");
         return;
     };
-    // The orphan has the pipe until it ends.
-    let waits = "cat; n=0; while grep -qs \"^State:.Z\" /proc/[0-9]*/status && [ $n -lt 200 ]; do n=$((n+1)); sleep 0.05; done";
+    // The orphan has the pipe until it ends, and closes that before it is a zombie.
+    let waits = "cat; n=0; while grep -qs \"^Name:.sleep\" /proc/[0-9]*/status && [ $n -lt 200 ]; do n=$((n+1)); sleep 0.05; done";
     let counts = "grep -ls \"^State:.Z\" /proc/[0-9]*/status | wc -l";
     let dir = tempfile::tempdir().expect("a directory");
     let script = dir.path().join("counts");

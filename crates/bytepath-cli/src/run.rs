@@ -202,9 +202,11 @@ fn run_and_explain(
         family: below
             .clone()
             .filter(|_| options.looks(whole.as_ref()))
-            .map(|below| Family::new(below, size, allowed.clone(), options.shell_program())),
+            .map(|below| Family::new(below, size, allowed, options.shell_program())),
         below,
-        placer: (!options.no_place).then(|| placer(&allowed)),
+        places: (!options.no_place).then_some(placer),
+        placer: None,
+        tells_ends: options.tells_verdict() || options.metrics.metrics.is_some(),
         is_whole: whole.is_some(),
         // A shell that runs it was given the option itself.
         pipefail: options.pipefail && whole.is_none(),
@@ -272,6 +274,9 @@ fn told_of_the_end(
     end: End,
     json: Option<Output>,
 ) -> anyhow::Result<()> {
+    if !options.explain_plan && !options.tells_verdict() {
+        return Ok(());
+    }
     let told = told::Told::of(watched, whole.map(|whole| whole.why), took, end);
     if options.explain_plan {
         say(format_args!("{}", told.plan().trim_end()));

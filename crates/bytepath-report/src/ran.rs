@@ -72,6 +72,9 @@ pub struct RanStage {
     pub read_bytes: Option<u64>,
     /// What it wrote, likewise.
     pub written_bytes: Option<u64>,
+    /// Whether it may have read and written more, since it was last looked at before it ended.
+    #[serde(default)]
+    pub moved_at_least: bool,
     /// How long it was there, as far as that was seen; told where a shell ran it.
     #[serde(default)]
     pub seconds: Option<f64>,
@@ -95,10 +98,17 @@ pub struct RanStage {
 /// A pipe between two stages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RanPipe {
-    /// Its writer, as an index into the stages.
+    /// Its writer, of several the last one, as an index into the stages.
     pub from: usize,
     /// Its reader.
     pub to: usize,
+    /// How many others had its end for writing, before the last one or with it, and wrote something; what
+    /// they wrote to it is in `bytes`.
+    #[serde(default)]
+    pub other_writers: u32,
+    /// How many others had its end for reading, likewise.
+    #[serde(default)]
+    pub other_readers: u32,
     /// What went through; null where it is unknown.
     pub bytes: Option<u64>,
     /// Whether writer and reader tell the same, and not only until one of them was last seen;

@@ -104,12 +104,12 @@ fn pipeline(text: &mut Text<'_>, figures: &Figures) {
     };
     text.counter(
         "stage_read_bytes_total",
-        "What a program asked read(2) for and got.",
+        "What a program asked read(2) for and got, as last seen.",
         of(|both| both.0),
     );
     text.counter(
         "stage_written_bytes_total",
-        "What a program gave to write(2).",
+        "What a program gave to write(2), as last seen.",
         of(|both| both.1),
     );
     let pipes = || {

@@ -22,6 +22,8 @@ const LOOKED_AT_MAX: usize = 256;
 const KEPT_MAX: usize = 512;
 /// But for those of the beginning.
 pub(super) const FIRST_KEPT: usize = 64;
+/// Of more that have an end of one pipe, the first are counted.
+const ENDS_KEPT_MAX: usize = 64;
 /// A program has counted its CPUs and begun its work once it moved this, or worked this long.
 const BEGUN_BYTES: u64 = 256 << 10;
 const BEGUN_NS: u64 = 20_000_000;
@@ -34,6 +36,8 @@ pub(super) struct Member {
     pub(super) pid: Pid,
     /// Its words; its name, where they are not told.
     pub(super) words: String,
+    /// Whether they name a file that is worth counting.
+    names_file: bool,
     pub(super) now: Reading,
     before: Reading,
     pub(super) pipes: Vec<OpenPipe>,
@@ -102,6 +106,9 @@ pub(super) struct Joint {
     pub(super) fill_bytes: u64,
     /// The most that was seen in it.
     most_bytes: u64,
+    /// What each wrote who had the end for it, and what each read, by their numbers and as last seen; not of
+    /// shells, which have the ends of all that they start.
+    moved: [BTreeMap<i32, u64>; 2],
     /// Why it could not be made larger.
     pub(super) refused: Option<String>,
     pub(super) looks: u32,
@@ -122,7 +129,7 @@ pub(super) struct Family {
     pub(super) forgotten_s: f64,
     below: Below,
     size: PipeSize,
-    allowed: CpuList,
+    pub(super) allowed: CpuList,
     /// The program of the shell, whose processes are not told where to run.
     shell: Option<(u64, u64)>,
     /// Our own program, which is also that of our movers.
@@ -296,13 +303,23 @@ impl Family {
     /// and a process may hand its end on: so both are looked for again.
     fn join(&mut self) {
         let mut ends: BTreeMap<u64, [Option<&Member>; 2]> = BTreeMap::new();
+        let mut moved = Vec::new();
         for member in self.members.iter().filter(|member| member.alive) {
+            let works = !member.has_children && !self.is_shell(member);
             for pipe in &member.pipes {
-                let holder = &mut ends.entry(pipe.number).or_default()[usize::from(pipe.is_read)];
+                let end = usize::from(pipe.is_read);
+                let holder = &mut ends.entry(pipe.number).or_default()[end];
                 // Those below come later, and one without children does the work itself.
                 if holder.is_none_or(|before| before.has_children || !member.has_children) {
                     *holder = Some(member);
                 }
+                moved.extend(
+                    member
+                        .now
+                        .moved
+                        .filter(|_| works)
+                        .map(|bytes| (pipe.number, end, member.pid, bytes.of_end(end))),
+                );
             }
         }
         for (number, ends) in ends {
@@ -311,6 +328,13 @@ impl Family {
                 let new = Joint::new(writer.pid, reader.pid);
                 let joint = self.joints.entry(number).or_insert(new);
                 (joint.writer, joint.reader) = (writer.pid, reader.pid);
+            }
+        }
+        for (number, end, pid, bytes) in moved {
+            let Some(joint) = self.joints.get_mut(&number) else { continue };
+            let (ends, pid) = (&mut joint.moved[end], pid.as_raw_nonzero().get());
+            if ends.len() < ENDS_KEPT_MAX || ends.contains_key(&pid) {
+                ends.insert(pid, bytes);
             }
         }
     }
@@ -406,6 +430,9 @@ impl Family {
 
     /// What went through a pipe since it was there.
     pub(super) fn through(&self, joint: &Joint) -> Through {
+        if joint.others() != [0; 2] {
+            return self.by_several(joint);
+        }
         let own = |pid| self.member(pid).filter(|member| !self.counts_others(member));
         let through = self.told(own(joint.writer), own(joint.reader), joint.most_bytes);
         let through = match through {
@@ -420,6 +447,35 @@ impl Family {
         }
     }
 
+    /// What went through a pipe whose end several had, one after the other or at once. Each of them was last
+    /// seen some time before it let go of it.
+    fn by_several(&self, joint: &Joint) -> Through {
+        let sum = |end: usize| {
+            let (mut sum, mut most) = (0, 0);
+            for (pid, seen) in &joint.moved[end] {
+                let now = Pid::from_raw(*pid).and_then(|pid| Some(&self.member(pid)?.now));
+                let moved = now.and_then(|now| now.moved).map_or(0, |moved| moved.of_end(end));
+                // As when a shell becomes the last program that it runs: it counts the others too.
+                match now.is_some_and(|now| now.has_waited) {
+                    true => most = moved.max(*seen).max(most),
+                    false => sum += moved.max(*seen),
+                }
+            }
+            sum.max(most)
+        };
+        let (written, read) = (sum(0), sum(1));
+        let reader = self.member(joint.reader).filter(|_| joint.others()[1] == 0);
+        let is_whole =
+            reader.is_some_and(|it| it.seen_ended && !it.names_file && !self.counts_others(it));
+        let reads_alone = reader.is_some_and(Member::reads_input_alone);
+        match Through::of(Some(written), Some(read), joint.most_bytes).bytes() {
+            _ if is_whole && read > START_BYTES => Through::About(read),
+            _ if reads_alone && read > START_BYTES => Through::AtLeast(read),
+            Some(bytes) => Through::AtLeast(bytes),
+            None => Through::Unknown,
+        }
+    }
+
     /// What went through a pipe one of whose ends has counted less than what came to it, as one does that
     /// moves a part of it by splice(2), where its two neighbours agree.
     fn past_a_splicer<'a>(
@@ -429,7 +485,7 @@ impl Family {
     ) -> Option<u64> {
         let moved = |pid| self.moved_in_all(own(pid)?);
         let written = |pid| Some(self.passed_on(own(pid)?, moved(pid)?));
-        let joints = || self.joints.values();
+        let joints = || self.joints.values().filter(|joint| joint.others() == [0; 2]);
         [joint.reader, joint.writer].into_iter().find_map(|middle| {
             let above = joints().find(|it| it.reader == middle)?;
             let below = joints().find(|it| it.writer == middle)?;
@@ -455,8 +511,12 @@ impl Family {
     /// Whether it is a shell that has waited for what it started. It has the ends of all their pipes
     /// until they have begun, and so may be taken for the end of any, while its counts are of all.
     fn counts_others(&self, member: &Member) -> bool {
-        let is_shell = member.program == self.shell || member.now.name.ends_with("sh");
-        is_shell && member.now.has_waited
+        self.is_shell(member) && member.now.has_waited
+    }
+
+    fn is_shell(&self, member: &Member) -> bool {
+        let runs_it = self.shell.is_some() && member.program == self.shell;
+        runs_it || member.now.name.ends_with("sh")
     }
 
     /// Whether more may have gone through than that.
@@ -482,10 +542,23 @@ impl Family {
         let counted = moved(writer).map(|moved| moved.written_bytes);
         let written = writer.zip(moved(writer)).map(|(it, moved)| self.passed_on(it, moved));
         let read = moved(reader).map(|moved| moved.read_bytes);
-        match Through::of(written, read, seen_bytes) {
+        let through = match Through::of(written, read, seen_bytes) {
             // Our movers do not count what they give on by reference.
             Through::Unknown if writer.is_some_and(|writer| self.is_ours(writer)) => {
                 Through::of(None, read, seen_bytes)
+            }
+            through => through,
+        };
+        let is_of_reader = read > written && through == Through::About(read.unwrap_or(0));
+        match through {
+            // Nobody tells what of that it read from its other files.
+            _ if is_of_reader && reader.is_some_and(|reader| reader.names_file) => {
+                let seen = writer.zip(writer.and_then(|writer| writer.now.moved));
+                let seen = seen.map_or(0, |(it, moved)| self.passed_on(it, moved));
+                match seen.min(read.unwrap_or(0)) {
+                    ..=START_BYTES => Through::Unknown,
+                    bytes => Through::AtLeast(bytes),
+                }
             }
             // What a mover read bounds what it passed on, with its libraries.
             Through::Agreed(bytes) if written != counted => Through::About(bytes),
@@ -548,6 +621,7 @@ impl Member {
         Member {
             pid,
             words: process::words(pid).unwrap_or_else(|| reading.name.clone()),
+            names_file: process::names_files(pid, 1, START_BYTES),
             before: reading.clone(),
             now: reading,
             pipes: process::pipes(pid),
@@ -578,6 +652,7 @@ impl Member {
         }
         if reading.name != self.now.name {
             self.words = process::words(self.pid).unwrap_or_else(|| reading.name.clone());
+            self.names_file = process::names_files(self.pid, 1, START_BYTES);
         }
         self.rested = self.looks > 0 && reading.has_rested_since(&self.now);
         self.before = std::mem::replace(&mut self.now, reading);
@@ -664,6 +739,11 @@ impl Member {
             }
         }
         Ok(())
+    }
+
+    /// Whether it may have moved more than was last seen.
+    pub(super) fn moved_at_least(&self) -> bool {
+        self.now.moved.is_some() && !self.seen_ended
     }
 
     /// Whether it waited for most of the time, and for none of its pipes and files.
@@ -825,12 +905,25 @@ impl Joint {
             holds_bytes: 0,
             fill_bytes: 0,
             most_bytes: 0,
+            moved: Default::default(),
             refused: None,
             looks: 0,
             seen: Duration::ZERO,
             full: Duration::ZERO,
             empty: Duration::ZERO,
         }
+    }
+
+    /// How many others than the two that it joins had its ends, and wrote and read something.
+    pub(super) fn others(&self) -> [usize; 2] {
+        let of = |end: usize, own: Pid, least: u64| {
+            let own = own.as_raw_nonzero().get();
+            let others =
+                self.moved[end].iter().filter(|(pid, bytes)| **pid != own && **bytes > least);
+            others.count()
+        };
+        // All read something as they start.
+        [of(0, self.writer, 0), of(1, self.reader, START_BYTES)]
     }
 
     /// A pipe has room for as many pieces as for pages, and pieces may be smaller.
@@ -999,6 +1092,80 @@ mod tests {
         assert_eq!(told(mib, mib + 9, ours), Through::Agreed(mib));
     }
 
+    #[test]
+    fn what_a_reader_of_other_files_has_read_is_not_told_of_the_pipe() {
+        let moved = |read_bytes, written_bytes| {
+            let moved = Some(Moved { read_bytes, written_bytes });
+            Member::new(getpid(), Reading { moved, ..Reading::of(getpid()).expect("ours") })
+        };
+        let (below, size) = (Below::default(), PipeSize::new(None));
+        let family = Family::new(below, size, CpuList::default(), None);
+        let (ours, mib) = (family.own, 1 << 20);
+        let told = |written, names_file, program| {
+            let writer = Member { program, ..moved(0, written) };
+            let reader = Member { names_file, seen_ended: true, ..moved(40 * mib, 0) };
+            family.told(Some(&writer), Some(&reader), mib)
+        };
+        for program in [None, ours] {
+            assert_eq!(told(0, false, program), Through::About(40 * mib));
+            assert_eq!(told(0, true, program), Through::Unknown);
+        }
+        // As last seen.
+        assert_eq!(told(15 * mib, true, None), Through::AtLeast(15 * mib));
+    }
+
+    #[test]
+    fn what_several_wrote_and_read_is_told_of_all_of_them() {
+        let pid = |number| Pid::from_raw(number).expect("one");
+        let mib = 1 << 20;
+        let told = |moved: [&[(i32, u64)]; 2], [writer, reader]: [&str; 2], seen_ended| {
+            let (below, size) = (Below::default(), PipeSize::new(None));
+            let mut family = Family::new(below, size, CpuList::default(), None);
+            let mut joint = Joint::new(pid(2), pid(4));
+            joint.moved = moved.map(|ends| ends.iter().copied().collect());
+            for (number, name) in [(2, writer), (4, reader)] {
+                let of = |end: usize| joint.moved[end].get(&number).copied().unwrap_or(0);
+                let moved = Some(Moved { written_bytes: of(0), read_bytes: of(1) });
+                let name = name.to_owned();
+                let ours = Reading::of(getpid()).expect("ours");
+                let has_waited = name == "last";
+                let reading = Reading { moved, name, has_waited, ..ours };
+                let pipes = vec![OpenPipe { fd: 0, number: 7, is_read: true }];
+                let (words, seen_ended) = (reading.name.clone(), seen_ended && number == 4);
+                let member = Member::new(pid(number), reading);
+                let member = Member { words, pipes, seen_ended, names_file: false, ..member };
+                family.members.push(member);
+            }
+            (joint.others(), family.through(&joint))
+        };
+        let (cat_and_sleep, wc): (&[_], &[_]) = (&[(1, 15 * mib), (2, 0)], &[(4, 20 * mib)]);
+        let one = [1, 0];
+        assert_eq!(
+            told([cat_and_sleep, wc], ["cat", "wc"], false),
+            (one, Through::AtLeast(20 * mib))
+        );
+        assert_eq!(told([cat_and_sleep, wc], ["cat", "wc"], true), (one, Through::About(20 * mib)));
+        // What others read may be of other files.
+        assert_eq!(
+            told([cat_and_sleep, wc], ["cat", "md5sum"], false),
+            (one, Through::AtLeast(15 * mib))
+        );
+        let two = [(1, 15 * mib), (2, 15 * mib)];
+        let wc = [(4, 40 * mib)];
+        assert_eq!(told([&two, &wc], ["cat", "md5sum"], false), (one, Through::AtLeast(30 * mib)));
+        // A shell that becomes its last program counts what it has waited for.
+        let two = [(1, 15 * mib), (2, 30 * mib)];
+        let of_last = told([&two, &wc], ["last", "md5sum"], false);
+        assert_eq!(of_last, (one, Through::AtLeast(30 * mib)));
+        // Who slept before it read nothing of it.
+        let readers = [(3, 4000), (4, 15 * mib)];
+        let told_of_readers = told([&[(2, 15 * mib)], &readers], ["cat", "md5sum"], true);
+        assert_eq!(told_of_readers, ([0, 0], Through::About(15 * mib)));
+        let readers = [(3, 10 * mib), (4, 5 * mib)];
+        let told_of_readers = told([&[(2, 15 * mib)], &readers], ["cat", "md5sum"], true);
+        assert_eq!(told_of_readers, ([0, 1], Through::AtLeast(15 * mib)));
+    }
+
     /// A family of a writer and a reader of these words, the reader below a shell that waited for
     /// it where that has counted something; the writer read and wrote, and the reader read, so much.
     fn told_of(
@@ -1019,7 +1186,8 @@ mod tests {
             let reading = Reading { name: name.to_owned(), parent, has_waited, moved, ..ours };
             let pipes = vec![OpenPipe { fd: 0, number: 7, is_read: true }];
             let member = Member::new(pid(number), reading);
-            Member { words, seen_ended, pipes, program: None, ..member }
+            let names_file = words.contains(" - ");
+            Member { words, names_file, seen_ended, pipes, program: None, ..member }
         };
         let of_reader = |read_bytes| Moved { read_bytes, written_bytes: 0 };
         let of_shell = of_reader(shell.unwrap_or(0));

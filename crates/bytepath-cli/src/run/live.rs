@@ -98,7 +98,8 @@ impl Live {
             lines.push(line);
         }
         let first = seen.first().and_then(|first| Pid::from_raw(first.pid));
-        let first = first.filter(|pid| !process::names_files(*pid)).and_then(process::reads_file);
+        let first =
+            first.filter(|pid| !process::names_files(*pid, 2, 0)).and_then(process::reads_file);
         lines.push(format!("{:.1} s{}", elapsed.as_secs_f64(), left(first, elapsed)));
         lines
     }

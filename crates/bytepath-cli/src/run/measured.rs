@@ -49,6 +49,8 @@ impl Measured {
         };
         let place = |pid| told::place(pid, pids, family);
         let (mut unknown, mut is_told_of_all, mut known) = (Vec::new(), true, Vec::new());
+        // Stages with pipes of their own, whose bytes they count too.
+        let mut inner = Vec::new();
         let has_ended = stages.all.iter().all(|stage| stage.end.is_some());
         for joint in family.joints.values() {
             let (Some(from), Some(to)) = (place(joint.writer), place(joint.reader)) else {
@@ -56,6 +58,7 @@ impl Measured {
                 continue;
             };
             if from == to {
+                inner.push(from);
                 continue;
             }
             known.push((from + 1, to + 1));
@@ -79,10 +82,9 @@ impl Measured {
             else {
                 continue;
             };
-            let through = pair[0]
-                .pid
-                .zip(pair[1].pid)
-                .and_then(|(from, to)| family.between(from, to).agreed_bytes());
+            let counts = ![from, to].iter().any(|place| inner.contains(place));
+            let ends = pair[0].pid.zip(pair[1].pid).filter(|_| counts);
+            let through = ends.and_then(|(from, to)| family.between(from, to).agreed_bytes());
             known.push((from + 1, to + 1));
             let pipe = kept.pipe(from + 1, to + 1);
             pipe.moved_bytes = pipe.moved_bytes.max(through);

@@ -1,7 +1,8 @@
 //! What /proc tells of a process, at one moment. Costs about five small files.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -48,6 +49,11 @@ pub(super) struct Moved {
 }
 
 impl Moved {
+    /// What it wrote (0), or read (1).
+    pub(super) fn of_end(self, end: usize) -> u64 {
+        [self.written_bytes, self.read_bytes][end]
+    }
+
     pub(super) fn sum(self) -> u64 {
         self.read_bytes + self.written_bytes
     }
@@ -135,19 +141,19 @@ fn scheduled(pid: Pid, threads: u32) -> Option<(u64, u64)> {
 }
 
 fn schedstat(path: &str) -> Option<(u64, u64)> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = text(path)?;
     let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
     Some((numbers.next()?, numbers.next()?))
 }
 
 fn moved(pid: Pid) -> Option<Moved> {
-    moved_of(&fs::read_to_string(path(pid, "io")).ok()?)
+    moved_of(&text(&path(pid, "io"))?)
 }
 
 /// Waits for a process that has ended, and tells what it moved, with all that it had waited for:
 /// the kernel then counts that as this process's too. Ordinary users are not shown it otherwise.
 pub(super) fn moved_by_ended<T>(wait: impl FnOnce() -> T) -> (T, Option<Moved>) {
-    let counts = || fs::read_to_string("/proc/self/io").ok();
+    let counts = || text("/proc/self/io");
     let before = counts();
     let waited = wait();
     let moved = before.zip(counts()).and_then(|(before, after)| {
@@ -177,7 +183,7 @@ pub(super) fn children(pid: Pid) -> Option<Vec<Pid>> {
     let mut all = Vec::new();
     for task in tasks(pid) {
         let list = format!("{}/{}/children", path(pid, "task"), task.as_raw_nonzero());
-        let list = fs::read_to_string(list).ok()?;
+        let list = text(&list)?;
         all.extend(list.split_whitespace().filter_map(|word| Pid::from_raw(word.parse().ok()?)));
     }
     Some(all)
@@ -211,7 +217,7 @@ fn since_boot() -> Duration {
 
 /// What one file tells of it.
 fn stat(pid: Pid) -> Option<Reading> {
-    Reading::of_stat(&String::from_utf8_lossy(&fs::read(path(pid, "stat")).ok()?))
+    Reading::of_stat(&text(&path(pid, "stat"))?)
 }
 
 /// Whether /proc tells anything here. In a new namespace of processes it may still be that of
@@ -219,7 +225,7 @@ fn stat(pid: Pid) -> Option<Reading> {
 pub(super) fn can_be_seen() -> bool {
     let itself = fs::read_link("/proc/self").ok();
     let itself = itself.and_then(|number| number.to_str()?.parse().ok());
-    itself == Some(getpid().as_raw_nonzero().get()) && Reading::of(getpid()).is_some()
+    itself == Some(getpid().as_raw_nonzero().get()) && stat(getpid()).is_some()
 }
 
 /// What a signal did to a process that was there when it was sent.
@@ -236,7 +242,7 @@ pub(super) enum Got {
 /// Whether it got a signal that was sent at a time, in the kernel's ticks.
 pub(super) fn got(pid: Pid, signal: i32, sent: u64) -> Got {
     const PF_EXITING: u64 = 4;
-    let status = fs::read_to_string(path(pid, "status")).unwrap_or_default();
+    let status = text(&path(pid, "status")).unwrap_or_default();
     let set = |name: &str| {
         let set = status.lines().find_map(|line| line.strip_prefix(name));
         set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
@@ -260,15 +266,12 @@ pub(super) fn program(pid: Pid) -> Option<(u64, u64)> {
 
 /// Its words, as people would write them.
 pub(super) fn words(pid: Pid) -> Option<String> {
-    let words = fs::read(path(pid, "cmdline")).ok()?;
-    let words = words.strip_suffix(b"\0")?.split(|byte| *byte == 0);
-    let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-    Some(words.join(" "))
+    Some(text(&path(pid, "cmdline"))?.strip_suffix('\0')?.replace('\0', " "))
 }
 
 /// The place in the kernel where it sleeps, where that is told.
 pub(super) fn sleeps_in(pid: Pid) -> Option<String> {
-    let place = fs::read_to_string(path(pid, "wchan")).ok()?;
+    let place = text(&path(pid, "wchan"))?;
     (!place.is_empty() && place != "0").then_some(place)
 }
 
@@ -292,12 +295,18 @@ pub(super) fn pipes(pid: Pid) -> Vec<OpenPipe> {
     open.filter_map(pipe).collect()
 }
 
-/// Whether its words name several files, one of which it reads at a time.
-pub(super) fn names_files(pid: Pid) -> bool {
+/// Whether its words name so many files of more than so many bytes.
+pub(super) fn names_files(pid: Pid, count: usize, bytes: u64) -> bool {
+    /// Some programs have thousands, and a look is to be short.
+    const LOOKED_AT_MAX: usize = 64;
     let words = fs::read(path(pid, "cmdline")).unwrap_or_default();
     let folder = path(pid, "cwd");
-    let is_file = |word: &&[u8]| Path::new(&folder).join(OsStr::from_bytes(word)).is_file();
-    words.split(|byte| *byte == 0).skip(1).filter(is_file).nth(1).is_some()
+    let is_file = |word: &&[u8]| {
+        let found = fs::metadata(Path::new(&folder).join(OsStr::from_bytes(word)));
+        found.is_ok_and(|found| found.is_file() && found.len() > bytes)
+    };
+    let words = words.split(|byte| *byte == 0).skip(1).take(LOOKED_AT_MAX);
+    words.filter(is_file).take(count).count() == count
 }
 
 /// How far it is in the largest file that it reads: bytes, and bytes in all.
@@ -307,8 +316,7 @@ pub(super) fn reads_file(pid: Pid) -> Option<(u64, u64)> {
     let file = |entry: fs::DirEntry| {
         let found = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file)?;
         let reads = entry.metadata().ok()?.mode() & 0o600 == 0o400;
-        let about =
-            fs::read_to_string(path(pid, "fdinfo") + "/" + entry.file_name().to_str()?).ok()?;
+        let about = text(&(path(pid, "fdinfo") + "/" + entry.file_name().to_str()?))?;
         let at = about.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())?;
         (reads && at <= found.len()).then_some((at, found.len()))
     };
@@ -321,6 +329,15 @@ pub(super) struct OpenPipe {
     pub(super) fd: u32,
     pub(super) number: u64,
     pub(super) is_read: bool,
+}
+
+/// A whole file of /proc. These tell no size and most are small, so it is not asked for: three calls
+/// less for each of a look.
+fn text(path: &str) -> Option<String> {
+    const USUAL_BYTES: usize = 512;
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    File::open(path).ok()?.take(u64::MAX).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A file of a process.

@@ -215,6 +215,12 @@ fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
     let bytes = pipe.bytes.map_or("an unknown number of bytes".to_owned(), |bytes| {
         format!("{about}{}{}", numbers::bytes(bytes), rate(bytes).unwrap_or_default())
     });
+    let of_others = |count: u32, did: &str| match count {
+        0 => String::new(),
+        1 => format!(", of which another may have {did} a part"),
+        _ => format!(", of which {count} others may have {did} a part"),
+    };
+    let others = of_others(pipe.other_writers, "written") + &of_others(pipe.other_readers, "read");
     let holds = pipe
         .holds_bytes
         .map_or(String::new(), |bytes| format!(", pipe of {}", numbers::bytes(bytes)));
@@ -222,7 +228,7 @@ fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
     let fill = pipe.full.zip(pipe.empty).map_or(String::new(), |(full, empty)| {
         format!(", full {} and empty {} of the time", percent(full), percent(empty))
     });
-    format!("    | {bytes}{holds}{fill}")
+    format!("    | {bytes}{others}{holds}{fill}")
 }
 
 /// The stages that are told, in their order, and who each is.
@@ -283,6 +289,7 @@ fn stages(all: &[Started], family: Option<&Family>) -> Listed {
         RanStage {
             read_bytes: moved.map(|moved| moved.read_bytes),
             written_bytes: moved.map(|moved| moved.written_bytes),
+            moved_at_least: member.is_some_and(Member::moved_at_least),
             user_s,
             system_s,
             command: started.text.clone(),
@@ -309,6 +316,7 @@ fn processes(family: Option<&Family>, (mut stages, mut pids): Listed) -> Listed 
         // The others that it waited for are listed too, and the kernel counts theirs in.
         if member.now.has_waited {
             (stage.read_bytes, stage.written_bytes) = (None, None);
+            stage.moved_at_least = false;
         }
         stage
     };
@@ -338,6 +346,7 @@ fn seen(member: &Member) -> RanStage {
         system_s: member.now.system_s,
         read_bytes: member.now.moved.map(|moved| moved.read_bytes),
         written_bytes: member.now.moved.map(|moved| moved.written_bytes),
+        moved_at_least: member.moved_at_least(),
         looks: member.looks,
         runs: share(&[Doing::Runs, Doing::WaitsForCpu]),
         waits_cpu: share(&[Doing::WaitsForCpu]),
@@ -384,12 +393,16 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
 }
 
 fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanPipe {
+    let [writers, readers] = joint.map_or([0; 2], Joint::others);
+    let others = |count| u32::try_from(count).unwrap_or(u32::MAX);
     let joint = joint.filter(|joint| !joint.seen.is_zero());
     let share =
         |time: fn(&Joint) -> Duration| joint.map(|joint| time(joint).div_duration_f64(joint.seen));
     RanPipe {
         from,
         to,
+        other_writers: others(writers),
+        other_readers: others(readers),
         bytes: through.bytes(),
         agreed: matches!(through, Through::Agreed(_)),
         at_least: matches!(through, Through::AtLeast(_)),

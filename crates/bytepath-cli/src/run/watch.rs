@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bytepath::machine::CpuList;
 use rustix::process::{Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 
@@ -22,8 +23,12 @@ pub(super) struct Watched {
     pub(super) below: Option<Below>,
     /// None where nobody wants to know, or /proc tells nothing.
     pub(super) family: Option<Family>,
-    /// None where nobody is placed.
+    /// Makes the one who places; None where nobody is placed.
+    pub(super) places: Option<fn(&CpuList) -> Placer>,
+    /// Made at the first look: what is over before that is not to wait until the machine is known.
     pub(super) placer: Option<Placer>,
+    /// Whether anybody is told what the stages were in the end.
+    pub(super) tells_ends: bool,
     /// Whether a shell runs it as it is: its pipes are still to be found, and its end is the whole's.
     pub(super) is_whole: bool,
     /// Whether a stage that failed counts, and not the last alone.
@@ -117,7 +122,7 @@ impl Watched {
     fn reap(&mut self) {
         let otherwise = |stages: &Stages| stages.ended_but_by(SIGINT);
         let before = otherwise(&self.stages);
-        self.stages.reap(self.family.as_mut());
+        self.stages.reap(self.family.as_mut().filter(|_| self.tells_ends));
         self.interrupt_was_answered |=
             self.ended_by == Some(SIGINT) && otherwise(&self.stages) > before;
     }
@@ -147,14 +152,15 @@ impl Watched {
         if let Some(live) = &mut self.live {
             live.draw(family, self.began.elapsed());
         }
-        let Some(placer) = &mut self.placer else { return USUAL_WINDOW };
+        let Some(placer_of) = self.places else { return USUAL_WINDOW };
+        let placer = self.placer.get_or_insert_with(|| placer_of(&family.allowed));
         let now = self.began.elapsed();
         let decision = placer.decide(now, family.window, &family.seen());
         self.decisions.extend(decision.said.map(|said| (now, said)));
         if let Err(errno) = family.place(&decision.places) {
             let why = crate::errno::word(errno);
             self.decisions.push((now, format!("not placed: the kernel does not let us ({why})")));
-            self.placer = None;
+            self.places = None;
         }
         decision.window
     }

@@ -278,6 +278,22 @@ fn what_went_from_one_shell_to_the_next_is_told_by_what_both_count() {
     assert_eq!(moved, Some(314_572_800.0), "{page}");
 }
 
+/// What each has counted is then of several pipes.
+#[test]
+fn what_shells_move_through_pipes_of_their_own_is_told_of_no_pipe_between_them() {
+    let folder = folder();
+    let line = format!(
+        "cd '{}' && $bytepath run --no-summary --metrics m.prom \
+         -- sh -c 'head -c 50M /dev/zero | (sleep 1; cat); true' ::: sh -c '(sleep 1; cat) | md5sum; true' \
+         >said && cat m.prom",
+        folder.path().display()
+    );
+    let page = shell(&line).well().stdout;
+    well_formed(&page);
+    let moved = sample(&page, "pipe_moved_bytes_total", "from=\"1\",to=\"2\"");
+    assert!(moved.is_none_or(|moved| moved <= 52_428_800.0), "{page}");
+}
+
 /// The first that the shell starts works last.
 #[test]
 fn who_comes_to_take_part_later_is_numbered_behind_the_others() {

@@ -581,7 +581,12 @@ fn what_is_read_of_other_files_is_told_of_no_pipe() {
         let bytes = told["pipes"][0]["bytes"].as_u64();
         assert!(bytes.is_none_or(|bytes| bytes < 100), "{text}: {told}");
     }
-    let told = told(&["--", "no-such-program", ":::", "cat"]);
+    // Nor where the writer does not count what it gives on by reference.
+    let (own, both) = ("--own-movers", format!("cat {big} | sha256sum - {big}"));
+    let told = self::told(&["--shell", &path_of("sh"), own, &both]);
+    let bytes = told["pipes"][0]["bytes"].as_u64();
+    assert!(bytes.is_none_or(|bytes| bytes < 20_100_000), "{told}");
+    let told = self::told(&["--", "no-such-program", ":::", "cat"]);
     assert_eq!(told["pipes"][0]["bytes"], 0, "{told}");
 }
 
@@ -863,8 +868,8 @@ fn an_orphan_that_becomes_its_child_is_buried() {
         println!("skipped: needs root and unshare");
         return;
     };
-    // The orphan has the pipe until it ends.
-    let waits = "cat; n=0; while grep -qs \"^State:.Z\" /proc/[0-9]*/status && [ $n -lt 200 ]; do n=$((n+1)); sleep 0.05; done";
+    // The orphan has the pipe until it ends, and closes that before it is a zombie.
+    let waits = "cat; n=0; while grep -qs \"^Name:.sleep\" /proc/[0-9]*/status && [ $n -lt 200 ]; do n=$((n+1)); sleep 0.05; done";
     let counts = "grep -ls \"^State:.Z\" /proc/[0-9]*/status | wc -l";
     let dir = tempfile::tempdir().expect("a directory");
     let script = dir.path().join("counts");
@@ -932,6 +937,28 @@ fn quotas_are_looked_for_only_where_they_are_told() {
     }
 }
 
+/// What ends at once waits neither for what only placing needs, nor for what nobody is told.
+#[test]
+fn what_is_over_at_once_costs_no_look_at_the_machine_and_at_the_dead() {
+    if !crate::calls::may_trace() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let [calls, told] = ["calls", "told"].map(|name| dir.path().join(name));
+    let told = told.to_str().expect("plain");
+    for (options, wanted) in [(&["--no-summary"][..], false), (&["--json", told], true)] {
+        let mut traced = Command::new("strace");
+        traced.args(["-e", "trace=open,openat,poll,ppoll", "-o"]).arg(&calls);
+        traced.args([BYTEPATH, "run"]).args(options).arg("true | true");
+        assert!(run(&mut traced).status.success());
+        let calls = std::fs::read_to_string(&calls).expect("strace wrote it");
+        assert_eq!(calls.contains("/proc/self/io"), wanted, "{options:?}: {calls}");
+        let started = calls.split("poll(").next().expect("one");
+        assert!(!started.contains("/topology/"), "{options:?}: {calls}");
+        assert!(!started.contains("profile.json"), "{options:?}: {calls}");
+    }
+}
+
 /// What is only seen from outside is not claimed to be all.
 #[test]
 fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {
@@ -959,6 +986,57 @@ fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {
     let words = told["verdict"]["words"].as_str().expect("text");
     assert!(words.contains("(in the longest of "), "{words}");
     assert!(words.contains(" 2 pipelines, "), "{words}");
+}
+
+/// A pipe is the work of all that have written to it, and not of who holds it open until the end.
+#[test]
+fn what_several_wrote_to_one_pipe_is_not_told_as_the_last_ones() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [file, json] = ["file", "told"].map(|name| dir.path().join(name));
+    std::fs::write(&file, vec![b'x'; 4_000_000]).expect("a file");
+    // Who writes stays until it was looked at.
+    let several = format!("timeout 2 tail -c +1 -f {}; sleep 1; true", file.display());
+    for (text, is_whole) in
+        [(format!("({several}) | wc -c"), true), (format!("sh -c '{several}' | wc -c"), false)]
+    {
+        let json_name = json.to_str().expect("plain");
+        let shell = path_of("sh");
+        let words = ["run", "--shell", &shell, "--summary", "--json", json_name, &text];
+        let done = run(&mut bytepath(&words));
+        assert_eq!(done.stdout.trim(), "4000000", "{done:?}");
+        let told = std::fs::read_to_string(&json).expect("it is told");
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        assert_eq!(told["whole"].is_string(), is_whole, "{told}");
+        let pipe = &told["pipes"][0];
+        assert_eq!((&pipe["other_writers"], &pipe["other_readers"]), (&1.into(), &0.into()));
+        let bytes = pipe["bytes"].as_u64().expect("it is known");
+        assert!((4_000_000..4_100_000).contains(&bytes), "{told}");
+        assert_eq!((&pipe["agreed"], &pipe["at_least"]), (&false.into(), &is_whole.into()));
+        let said = ", of which another may have written a part, pipe of ";
+        assert!(done.stderr.contains(said), "{done:?}");
+    }
+}
+
+/// Nor is what a stage read and wrote until the last look.
+#[test]
+fn what_a_stage_may_have_moved_after_the_last_look_is_told_as_a_bound() {
+    let pipeline = "head -c 50000000 /dev/zero | wc -c";
+    for (text, is_bound) in [(pipeline.to_owned(), false), (format!("({pipeline}; true)"), true)] {
+        let told = told(&["--shell", &path_of("sh"), &text]);
+        let stages = told["stages"].as_array().expect("a list");
+        for (name, bytes) in [("head", "written_bytes"), ("wc", "read_bytes")] {
+            let is_it = |it: &&Value| it["command"].as_str().is_some_and(|it| it.starts_with(name));
+            // Of what a shell runs, one may have come and gone unseen.
+            let Some(stage) = stages.iter().find(is_it) else {
+                assert!(is_bound, "no {name}: {told}");
+                continue;
+            };
+            let at_least = stage["moved_at_least"].as_bool().expect("it is told");
+            let is_all = stage[bytes].as_u64().is_some_and(|bytes| bytes >= 50_000_000);
+            assert!(is_all || (is_bound && at_least), "{told}");
+            assert!(is_bound || !at_least, "{told}");
+        }
+    }
 }
 
 /// Processes that come and go between two looks are not passed over.

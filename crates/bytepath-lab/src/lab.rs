@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytepath::machine::Machine;
 use bytepath_report::{
     Control, Costs, EXIT_CODES, Experiment, Explained, Figures, Latency, PEAK_AT_MOST, Record,
-    Sample, SchemaName, Status, figures, latency,
+    Sample, SchemaName, Status, figures, latency, verdict,
 };
 use hdrhistogram::Histogram;
 use serde_json::Value;
@@ -19,8 +19,7 @@ use crate::noise::{Disturbance, Watch};
 use crate::program::Program;
 use crate::schedule::{Lineup, Repeat, Schedule, Turn};
 use crate::stats::{
-    Decision, EQUIVALENCE_MARGIN, Ratio, UntilCi, median, median_interval, outliers, untrusted_why,
-    verdict,
+    Decision, EQUIVALENCE_MARGIN, Ratio, UntilCi, median, median_interval, outliers,
 };
 
 /// The name under which the reference arm runs once more.
@@ -479,7 +478,7 @@ impl Bench {
     /// The widest interval of any arm, as a share of its median.
     fn widest(&self) -> f64 {
         let width = |running: &Running| {
-            let values = counted(&running.samples);
+            let values = Sample::counted(&running.samples);
             let interval = median_interval(&values).ok()?;
             Some(interval.relative_half_width(median(&values)?))
         };
@@ -507,13 +506,13 @@ impl Bench {
     }
 
     fn record(self, reference: usize, experiment: Experiment) -> Record {
-        let compared = counted(&self.running[reference].samples);
+        let compared = Sample::counted(&self.running[reference].samples);
         let references = self.references(reference);
         let values: Vec<_> =
-            references.iter().map(|of| counted(&self.running[*of].samples)).collect();
-        let control = Ratio::of(&counted(&self.control), &compared);
+            references.iter().map(|of| Sample::counted(&self.running[*of].samples)).collect();
+        let control = Ratio::of(&Sample::counted(&self.control), &compared);
         let why = match &control {
-            Ok(control) => untrusted_why(control),
+            Ok(control) => verdict::untrusted_why(control),
             Err(why) => Some(format!("the A/A control tells nothing: {why}")),
         };
         let control_name = format!("{}{CONTROL_SUFFIX}", self.running[reference].arm.name);
@@ -629,16 +628,9 @@ fn observed(work: &dyn Work, timing: &Timing) -> Result<(Outcome, Disturbance), 
     Ok((outcome, watch.end(&distinct)))
 }
 
-/// The values that count, one a block, in the order of the blocks.
-pub(crate) fn counted(samples: &[Sample]) -> Vec<f64> {
-    let mut counted: Vec<&Sample> = samples.iter().filter(|sample| !sample.superseded).collect();
-    counted.sort_by_key(|sample| sample.block);
-    counted.iter().map(|sample| sample.value).collect()
-}
-
 /// How many times as much the one arm gave as the other: the median over the blocks, as tables have it.
 pub(crate) fn times(one: &bytepath_report::Arm, other: &bytepath_report::Arm) -> Option<f64> {
-    let blocks = Ratio::of(&counted(&one.samples), &counted(&other.samples));
+    let blocks = Ratio::of(&one.counted(), &other.counted());
     // Of too few blocks there are the medians alone.
     blocks.ok().map(|ratio| ratio.median).or_else(|| Some(one.median? / other.median?))
 }
@@ -668,7 +660,7 @@ fn finished(
             ..shown
         };
     }
-    let values = counted(&samples);
+    let values = Sample::counted(&samples);
     notes.extend(warnings(&shown.name, &values));
     notes.extend(failures(&shown.name, &codes));
     shown.median = median(&values);
@@ -688,7 +680,7 @@ fn finished(
         Ok(ratio) => {
             shown.ratio = Some(ratio.median);
             shown.ratio_ci95 = Some([ratio.interval.low, ratio.interval.high]);
-            shown.verdict = Some(verdict(ratio.interval, shown.better, EQUIVALENCE_MARGIN));
+            shown.verdict = Some(verdict::of(ratio.interval, shown.better, EQUIVALENCE_MARGIN));
         }
         Err(_) => {}
     }

@@ -107,6 +107,11 @@ impl Arm {
         Arm { status: Status::Unavailable, why: Some(why.into()), ..Arm::new(name, unit) }
     }
 
+    /// The values that count, one a block, in the order of the blocks.
+    pub fn counted(&self) -> Vec<f64> {
+        Sample::counted(&self.samples)
+    }
+
     /// How many samples are flagged as disturbed.
     pub fn flagged(&self) -> usize {
         self.samples.iter().filter(|sample| sample.flagged).count()
@@ -260,6 +265,16 @@ pub struct Sample {
     pub foreign_cpu_share: Option<f64>,
     /// How long the measured part ran, in seconds of wall-clock time.
     pub seconds: f64,
+}
+
+impl Sample {
+    /// The values that count, one a block, in the order of the blocks.
+    pub fn counted(samples: &[Sample]) -> Vec<f64> {
+        let mut counted: Vec<&Sample> =
+            samples.iter().filter(|sample| !sample.superseded).collect();
+        counted.sort_by_key(|sample| sample.block);
+        counted.iter().map(|sample| sample.value).collect()
+    }
 }
 
 /// What the work cost, both ends together, for each GiB (2^30 bytes) moved; for each operation where

@@ -5,10 +5,9 @@ mod false_positives;
 
 use bytepath_report::{
     Arm, ArmInRun, ComparedArm, ComparedRun, Comparison, ComparisonSchema, Method, Record, Sample,
-    Status,
+    Status, verdict,
 };
 
-use crate::lab::counted;
 use crate::stats::{self, Between, EQUIVALENCE_MARGIN, PARTS, RunRatio, Spread};
 pub use alike::{is_itself, is_like, same_work};
 pub use false_positives::{FalsePositives, false_positives};
@@ -182,7 +181,7 @@ fn comparable(runs: &[Run], name: &str) -> usize {
 }
 
 fn has_figure(arm: &Arm) -> bool {
-    arm.status == Status::Ok && stats::median_interval(&counted(&arm.samples)).is_ok()
+    arm.status == Status::Ok && stats::median_interval(&arm.counted()).is_ok()
 }
 
 fn why_none(runs: &[Run]) -> String {
@@ -244,11 +243,11 @@ fn against(
             format!("it is in {}, and in {} in the base", arm.unit.as_str(), base.unit.as_str());
         return ArmInRun { why: Some(why), ..shown };
     }
-    match RunRatio::of(&counted(&arm.samples), &counted(&base.samples), between, pairs) {
+    match RunRatio::of(&arm.counted(), &base.counted(), between, pairs) {
         Ok(found) => ArmInRun {
             ratio: Some(found.ratio),
             ratio_interval: Some(found.interval.into()),
-            verdict: Some(stats::verdict(found.interval, arm.better, settings.margin)),
+            verdict: Some(verdict::of(found.interval, arm.better, settings.margin)),
             shows_from: Some(found.shows_from),
             ..shown
         },
@@ -315,7 +314,7 @@ impl<'a> Repeats<'a> {
             .map(|group| {
                 let found = group.iter().filter_map(|record| {
                     let arm = record.arms.iter().find(|known| known.name == arm)?;
-                    (arm.status == Status::Ok).then(|| counted(&arm.samples))
+                    (arm.status == Status::Ok).then(|| arm.counted())
                 });
                 found.collect()
             })

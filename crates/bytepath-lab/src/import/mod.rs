@@ -10,14 +10,12 @@ use std::collections::{HashMap, HashSet};
 
 use bytepath_report::doubt::IMPORTED;
 use bytepath_report::{
-    Arm, Build, Experiment, Foreign, Machine, Record, Sample, SchemaName, short_name,
+    Arm, Build, Experiment, Foreign, Machine, Record, Sample, SchemaName, short_name, verdict,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::stats::{
-    Between, EQUIVALENCE_MARGIN, PARTS, RunRatio, median, median_interval, verdict,
-};
+use crate::stats::{Between, EQUIVALENCE_MARGIN, PARTS, RunRatio, median, median_interval};
 
 /// Why a text is no measurement that can be imported.
 #[derive(Debug, thiserror::Error)]
@@ -149,7 +147,7 @@ fn judged(mut record: Record) -> Record {
         if let Some(judged) = judged.ok().filter(|judged| judged.interval.high.is_finite()) {
             arm.ratio = Some(judged.ratio);
             arm.ratio_ci95 = Some(judged.interval.into());
-            arm.verdict = Some(verdict(judged.interval, arm.better, EQUIVALENCE_MARGIN));
+            arm.verdict = Some(verdict::of(judged.interval, arm.better, EQUIVALENCE_MARGIN));
         }
     }
     if record.arms.iter().any(|arm| arm.ratio_ci95.is_some()) {

@@ -222,6 +222,36 @@ mod tests {
     }
 
     #[test]
+    fn latencies_are_as_long_as_they_were_and_missing_ones_are_told() {
+        let with = |completion: Value| {
+            let mut read = direction(4096.0, 4.0);
+            read["clat_ns"] = completion;
+            fio(0, &[("slow", serde_json::json!({"read": read}))])
+        };
+        let percentiles = |names: &[&str]| {
+            let of = |name: &&str| ((*name).to_owned(), Value::from(90_000_000_000_u64));
+            names.iter().map(of).collect::<serde_json::Map<_, _>>()
+        };
+        let all = ["50.000000", "95.000000", "99.000000", "99.900000"];
+        // fio tells percentiles beside the bins too.
+        let bins = serde_json::json!({
+            "percentile": percentiles(&all), "bins": {"1000": 1, "90000000000": 3},
+        });
+        let record = with(bins);
+        let told = bytepath_report::Latency::of_arm(&record.arms[0]).expect("it has them");
+        for found in [told.p50_ns, told.p999_ns, told.max_ns] {
+            assert!(found.abs_diff(90_000_000_000) < 90_000_000, "{told:?}");
+        }
+        let some = ["50.000000", "99.000000", "99.900000"];
+        let record = with(serde_json::json!({"percentile": percentiles(&some)}));
+        assert_eq!(bytepath_report::Latency::of_arm(&record.arms[0]), None);
+        let said = "slow: no latencies: fio told no percentile 95";
+        assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
+        let record = with(serde_json::json!({}));
+        assert!(!record.notes.iter().any(|note| note.contains("latencies")), "{:?}", record.notes);
+    }
+
+    #[test]
     fn names_are_given_once_and_short_enough_to_be_read_again() {
         let long = "é".repeat(NAME_CHARS_MAX + 1);
         let commands = ["a", "a (2)", "a", "a", &long, &long];

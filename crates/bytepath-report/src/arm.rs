@@ -33,7 +33,7 @@ pub struct Arm {
     /// The median over the blocks.
     #[serde(default)]
     pub median: Option<f64>,
-    /// The 95% bootstrap interval of the median over the blocks: [low, high].
+    /// The 95% interval of the median over the blocks: [low, high].
     #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// The median over the blocks of this arm's value divided by the reference arm's value in the

@@ -33,7 +33,7 @@ impl Ratio {
         let interval = log_ratio_interval(&logarithms(arm)?, &logarithms(reference)?)?;
         let per_block: Vec<f64> = arm.iter().zip(reference).map(|(a, r)| a / r).collect();
         let median = median(&per_block).expect("three blocks and more have a median");
-        Ok(Ratio { per_block, median, interval: interval.map(f64::exp) })
+        Ok(Ratio { per_block, median, interval: interval.map(f64::exp).holding(median) })
     }
 }
 

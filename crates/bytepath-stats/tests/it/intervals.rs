@@ -70,6 +70,18 @@ fn equal_samples_have_an_interval_without_width() {
 }
 
 #[test]
+fn an_interval_holds_the_median_to_its_last_digit() {
+    for value in [0.01, 0.1, 0.3, 3.7, 1e-7] {
+        for blocks in [3, 10] {
+            let equal = vec![value; blocks];
+            assert!(median_interval(&equal).unwrap().contains(value), "{value}");
+            let ratio = Ratio::of(&equal, &vec![0.7; blocks]).unwrap();
+            assert!(ratio.interval.contains(ratio.median), "{ratio:?}");
+        }
+    }
+}
+
+#[test]
 fn intervals_hold_their_point_and_scale_with_the_unit() {
     let arm = [2.1, 2.0, 2.3, 1.9, 2.2, 2.0, 2.1, 9.0];
     let reference = [1.0, 1.1, 1.0, 0.9, 1.2, 1.0, 0.3, 1.0];

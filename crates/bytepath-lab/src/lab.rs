@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytepath::machine::Machine;
 use bytepath_report::{
     Control, Costs, EXIT_CODES, Experiment, Explained, Figures, Latency, PEAK_AT_MOST, Record,
-    Sample, SchemaName, Status, figures, latency, verdict,
+    Sample, SchemaName, Status, Unit, figures, latency, numbers, verdict,
 };
 use hdrhistogram::Histogram;
 use serde_json::Value;
@@ -661,7 +661,7 @@ fn finished(
         };
     }
     let values = Sample::counted(&samples);
-    notes.extend(warnings(&shown.name, &values));
+    notes.extend(warnings(&shown.name, shown.unit, &values));
     notes.extend(failures(&shown.name, &codes));
     shown.median = median(&values);
     shown.ci95 = median_interval(&values).ok().map(|interval| [interval.low, interval.high]);
@@ -699,7 +699,7 @@ fn unavailable(arm: Arm) -> bytepath_report::Arm {
 }
 
 /// What a reader of the figures should know: outliers are kept, and named.
-fn warnings(name: &str, values: &[f64]) -> Vec<String> {
+fn warnings(name: &str, unit: Unit, values: &[f64]) -> Vec<String> {
     let mut notes = Vec::new();
     let outliers = outliers(values).iter().filter(|outlier| **outlier).count();
     if outliers > 0 {
@@ -712,9 +712,10 @@ fn warnings(name: &str, values: &[f64]) -> Vec<String> {
         notes.push(format!("{name}: drifts by {:+.0}% over the run", drift.total_share * 100.0));
     }
     if let Some(modes) = crate::stats::two_modes(values) {
+        let unit = unit.as_str();
+        let [low, high] = [modes.low, modes.high].map(numbers::figure);
         notes.push(format!(
-            "{name}: runs in two modes, around {:.3} and around {:.3}",
-            modes.low, modes.high
+            "{name}: runs in two modes, around {low} {unit} and around {high} {unit}"
         ));
     }
     notes

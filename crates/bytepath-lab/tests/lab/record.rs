@@ -8,7 +8,7 @@ use bytepath_lab::lab::{Blocks, CONTROL_SUFFIX};
 use bytepath_report::{Costs, PEAK_AT_MOST, Verdict};
 use serde_json::json;
 
-use crate::works::{arm, found, recorded, run, steady, worked};
+use crate::works::{Told, arm, found, recorded, run, run_told, steady, worked};
 
 #[test]
 fn every_arm_has_one_counted_sample_in_each_block_and_the_control_is_no_arm() {
@@ -112,6 +112,25 @@ fn a_run_whose_intervals_stay_wide_gives_up_and_says_so() {
     let record = record.expect("both run");
     let said = "given up after 200 blocks: the intervals are still wider than asked for";
     assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
+}
+
+/// An arm that gives the one value in even blocks and the other in odd ones.
+fn alternating(name: &str, told: &Told, values: [f64; 2]) -> Arm {
+    let turns = told.turns.clone();
+    arm(name, move |_| {
+        let block = turns.borrow().last().map_or(0, |(block, _)| *block);
+        Ok(values[block as usize % 2])
+    })
+}
+
+#[test]
+fn two_modes_are_told_with_figures_that_differ_and_their_unit() {
+    let told = Told::default();
+    let arms = vec![alternating("a", &told, [0.0011, 0.0010])];
+    let (record, _) = run_told(arms, Blocks::Exactly(10), told);
+    let said = "a: runs in two modes, around 0.00100 GiB/s and around 0.00110 GiB/s";
+    let notes = record.expect("it runs").notes;
+    assert!(notes.iter().any(|note| note == said), "{notes:?}");
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub struct Explain {
 pub enum Blocks {
     /// So many.
     Exactly(u32),
-    /// Until every arm's 95% interval is narrower than ± so many percent.
+    /// Until every arm's 95% intervals, of its median and of its ratio, are narrower than ± so many percent.
     UntilCi(f64),
     /// As many as fit into this time, but no fewer than 3: fewer have no interval. What came so far
     /// has no say in where the run ends.
@@ -367,7 +367,7 @@ impl Bench {
                 schedule.stop();
             }
             if let Some(rule) = &mut rule {
-                let decision = rule.after_block(self.widest());
+                let decision = rule.after_block(self.widest(reference));
                 self.notes.extend(decided(decision, self.blocks));
                 if decision != Decision::Continue {
                     schedule.stop();
@@ -475,17 +475,22 @@ impl Bench {
         }
     }
 
-    /// The widest interval of any arm, as a share of its median.
-    fn widest(&self) -> f64 {
-        let width = |running: &Running| {
-            let values = Sample::counted(&running.samples);
-            let interval = median_interval(&values).ok()?;
-            Some(interval.relative_half_width(median(&values)?))
+    /// The widest interval of any arm, as a share of its median or of its ratio, on which the verdict
+    /// rests.
+    fn widest(&self, reference: usize) -> f64 {
+        let values: Vec<_> =
+            self.running.iter().map(|running| Sample::counted(&running.samples)).collect();
+        let width = |(index, of): (usize, usize)| {
+            let own = median_interval(&values[index]).ok()?;
+            let own = own.relative_half_width(median(&values[index])?);
+            // Of an arm whose reference failed there is no ratio to wait for.
+            let ratio = Ratio::of(&values[index], &values[of]).ok().filter(|_| index != of);
+            let ratio = ratio.map(|ratio| ratio.interval.relative_half_width(ratio.median));
+            Some(own.max(ratio.unwrap_or(0.0)))
         };
-        self.running
-            .iter()
-            .filter(|running| running.failed.is_none())
-            .map(|running| width(running).unwrap_or(f64::INFINITY))
+        let arms = self.references(reference).into_iter().enumerate();
+        arms.filter(|(index, _)| self.running[*index].failed.is_none())
+            .map(|arm| width(arm).unwrap_or(f64::INFINITY))
             .reduce(f64::max)
             .unwrap_or(f64::INFINITY)
     }
@@ -607,11 +612,11 @@ fn blocks(count: u32) -> String {
 fn decided(decision: Decision, blocks: u32) -> Option<String> {
     match decision {
         Decision::Continue => None,
-        Decision::Reached => {
-            Some(format!("stopped after {blocks} blocks: the intervals are as narrow as asked for"))
-        }
+        Decision::Reached => Some(format!(
+            "stopped after {blocks} blocks: the intervals, also of ratios, are as narrow as asked for"
+        )),
         Decision::GaveUp => Some(format!(
-            "given up after {blocks} blocks: the intervals are still wider than asked for"
+            "given up after {blocks} blocks: intervals, maybe of ratios, are still wider than asked for"
         )),
     }
 }

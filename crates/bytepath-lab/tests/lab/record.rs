@@ -100,7 +100,7 @@ fn a_run_until_the_intervals_are_narrow_stops_and_says_after_how_many_blocks() {
     let record = record.expect("both run");
     assert_eq!(record.blocks, 10, "steady arms need no more than the fewest blocks");
     assert_eq!(record.settings["until_ci_percent"], json!(5.0));
-    let said = "stopped after 10 blocks: the intervals are as narrow as asked for";
+    let said = "stopped after 10 blocks: the intervals, also of ratios, are as narrow as asked for";
     assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
 }
 
@@ -110,7 +110,7 @@ fn a_run_whose_intervals_stay_wide_gives_up_and_says_so() {
     let wild = arm("a", |done| Ok((f64::from(done) * 1.618_034 % 1.0 * 4.0).exp()));
     let (record, _) = run(vec![wild, steady("b", 1.0)], Blocks::UntilCi(0.001));
     let record = record.expect("both run");
-    let said = "given up after 200 blocks: the intervals are still wider than asked for";
+        "given up after 200 blocks: intervals, maybe of ratios, are still wider than asked for";
     assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
 }
 
@@ -121,6 +121,20 @@ fn alternating(name: &str, told: &Told, values: [f64; 2]) -> Arm {
         let block = turns.borrow().last().map_or(0, |(block, _)| *block);
         Ok(values[block as usize % 2])
     })
+}
+
+#[test]
+fn a_run_until_the_intervals_are_narrow_waits_for_those_of_the_ratios_too() {
+    let told = Told::default();
+    let arms = || {
+        let one = alternating("a", &told, [0.96, 1.04]);
+        vec![one, alternating("b", &told, [1.04, 0.96])]
+    };
+    // The medians are within ±4%, the ratio is within ±8%.
+    let (record, _) = run_told(arms(), Blocks::UntilCi(6.0), told.clone());
+    assert_eq!(record.expect("both run").blocks, 200);
+    let (record, _) = run_told(arms(), Blocks::UntilCi(9.0), told.clone());
+    assert_eq!(record.expect("both run").blocks, 10);
 }
 
 #[test]

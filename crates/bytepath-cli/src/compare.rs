@@ -78,12 +78,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         run.name.clone_from(name);
     }
     // While the runs are whole: without some of its arms, a run is not known again in the store.
-    let others = if options.alone { Vec::new() } else { others(&runs) };
+    let others = (!options.alone).then(|| others(&runs));
     choose_arms(&mut runs, &options.arms)?;
     if options.false_positives {
         return tell_false_positives(&runs, &settings).map(|()| ExitCode::SUCCESS);
     }
-    let comparison = compare::compare(&runs, &others, &settings).map_err(refused)?;
+    let comparison = compare::compare(&runs, others.as_deref(), &settings).map_err(refused)?;
     outputs.write(&comparison)?;
     options.fail_if_slower.map_or(Ok(ExitCode::SUCCESS), |percent| judged(&comparison, percent))
 }

@@ -103,7 +103,9 @@ mod tests {
         let clean = Ratio::of(&reference, &reference).unwrap();
         assert_eq!(untrusted_why(&clean), None);
         let why = untrusted_why(&Ratio::of(&slower, &reference).unwrap()).unwrap();
-        assert!(why.starts_with("the reference arm differs from itself: ratio 0.900 [0.900, 0.900]"));
+        assert!(
+            why.starts_with("the reference arm differs from itself: ratio 0.900 [0.900, 0.900]")
+        );
         let hardly: Vec<f64> = reference.iter().map(|value| value * 1.0003).collect();
         let why = untrusted_why(&Ratio::of(&hardly, &reference).unwrap()).unwrap();
         assert!(why.contains("ratio 1.0003 [1.0003, 1.001] excludes 1"), "{why}");

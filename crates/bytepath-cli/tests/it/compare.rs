@@ -316,6 +316,8 @@ fn further_runs_of_the_same_thing_tell_how_far_runs_lie_apart() {
     assert_eq!(verdicts(&known, 1), ["undecided"]);
     let assumed = alone(&["--alone"]);
     assert_eq!(assumed["method"]["repeats"], 0);
+    let between = assumed["method"]["between"].as_str().expect("a sentence");
+    assert!(between.contains("not to be asked of other runs (--alone)"), "{between}");
     assert_eq!(verdicts(&assumed, 1), ["faster"], "runs alone cannot know");
     let words = ["compare", "--false-positives", "r0", "r1", "r2", "r3", "r4", "r5", "r6"];
     let said = yard.run(&words).well().stdout;
@@ -340,6 +342,8 @@ fn a_run_that_is_compared_is_no_further_run_though_arms_are_left_out() {
     assert_eq!(done.status.code(), Some(3), "{done:?}");
     let json = done.json();
     assert_eq!(json["method"]["repeats"], 0, "four do not tell: {}", json["method"]);
+    let between = json["method"]["between"].as_str().expect("a sentence");
+    assert!(between.contains("; 1 more run of the same thing"), "{between}");
     assert_eq!(verdicts(&json, 1), ["slower"]);
 }
 

@@ -5,7 +5,7 @@ mod false_positives;
 
 use bytepath_report::{
     Arm, ArmInRun, ComparedArm, ComparedRun, Comparison, ComparisonSchema, Method, Record, Sample,
-    Status, verdict,
+    Status, numbers, verdict,
 };
 
 use crate::stats::{self, Between, EQUIVALENCE_MARGIN, PARTS, RunRatio, Spread};
@@ -68,6 +68,7 @@ pub enum CompareError {
 
 /// Compares the runs with the first of them. `others` are further runs, of which those count that
 /// are like one that is compared, and not that run itself: they tell how far runs of one thing lie apart.
+/// Without them, they were left out by request.
 ///
 /// # Errors
 /// As [`CompareError`] tells.
@@ -279,6 +280,7 @@ fn share_of(record: &Record, share: fn(&Sample) -> Option<f64>) -> Option<f64> {
 /// Further runs of what is compared, in groups of like ones.
 struct Repeats<'a> {
     groups: Vec<Vec<&'a Record>>,
+    left_out: bool,
 }
 
 impl<'a> Repeats<'a> {
@@ -290,21 +292,28 @@ impl<'a> Repeats<'a> {
                 groups.push((&run.record, Vec::new()));
             }
         }
-        for other in others.iter().filter(|other| !compared(other)) {
+        for other in others.unwrap_or_default().iter().filter(|other| !compared(other)) {
             if let Some((_, group)) = groups.iter_mut().find(|(first, _)| is_like(first, other)) {
                 group.push(other);
             }
         }
-        Repeats { groups: groups.into_iter().map(|(_, group)| group).collect() }
+        let groups = groups.into_iter().map(|(_, group)| group).collect();
+        Repeats { groups, left_out: others.is_none() }
     }
 
     /// How many of them told anything: a group of one does not.
     fn count(&self) -> usize {
-        let degrees: usize = self.groups.iter().map(|group| group.len().saturating_sub(1)).sum();
-        match degrees >= stats::BETWEEN_DEGREES_MIN {
-            true => self.groups.iter().map(Vec::len).filter(|count| *count > 1).sum(),
-            false => 0,
+        match self.missing() {
+            0 => self.groups.iter().map(Vec::len).filter(|count| *count > 1).sum(),
+            _ => 0,
         }
+    }
+
+    /// How many more it takes until they tell anything: the first of a group does not.
+    fn missing(&self) -> usize {
+        let degrees: usize = self.groups.iter().map(|group| group.len().saturating_sub(1)).sum();
+        let first = usize::from(self.groups.iter().all(Vec::is_empty));
+        (stats::BETWEEN_DEGREES_MIN + first).saturating_sub(degrees)
     }
 
     fn between(&self, arm: &str) -> Between {
@@ -328,12 +337,16 @@ impl<'a> Repeats<'a> {
             "Ratios are of geometric means over the medians of the parts of a run, of which there are \
              {PARTS} at most."
         );
+        let assumed = "Assumed is twice the variance between the parts of a run";
         match self.count() {
+            0 if self.left_out => format!(
+                "{of_parts} How far runs of one thing lie apart here was not to be asked of other runs \
+                 (--alone). {assumed}."
+            ),
             0 => format!(
-                "{of_parts} How far runs of one thing lie apart here is not known. Assumed is twice the \
-                 variance between the parts of a run; {} more runs of the same thing in the store \
-                 would tell.",
-                stats::BETWEEN_DEGREES_MIN + 1
+                "{of_parts} How far runs of one thing lie apart here is not known. {assumed}; {} of the \
+                 same thing in the store would tell.",
+                numbers::counted(self.missing() as u64, "more run")
             ),
             count => format!(
                 "{of_parts} How far runs of one thing lie apart was measured, from {count} further runs \

@@ -19,7 +19,7 @@ use crate::noise::{Disturbance, Watch};
 use crate::program::Program;
 use crate::schedule::{Lineup, Repeat, Schedule, Turn};
 use crate::stats::{
-    Decision, EQUIVALENCE_MARGIN, Ratio, UntilCi, median, median_interval, outliers,
+    Decision, EQUIVALENCE_MARGIN, Ratio, StatsError, UntilCi, median, median_interval, outliers,
 };
 
 /// The name under which the reference arm runs once more.
@@ -703,9 +703,17 @@ fn unavailable(arm: Arm) -> bytepath_report::Arm {
     }
 }
 
+/// Why an arm has no interval and nothing can be said of it, for a value that is in it. Of too few
+/// blocks, everybody sees how many there are.
+pub(crate) fn no_interval(name: &str, values: &[f64]) -> Option<String> {
+    let why = median_interval(values).err()?;
+    let odd = matches!(why, StatsError::NotPositive { .. });
+    odd.then(|| format!("{name}: no interval or verdict: {why}"))
+}
+
 /// What a reader of the figures should know: outliers are kept, and named.
 fn warnings(name: &str, unit: Unit, values: &[f64]) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = no_interval(name, values).into_iter().collect();
     let outliers = outliers(values).iter().filter(|outlier| **outlier).count();
     if outliers > 0 {
         notes.push(format!(

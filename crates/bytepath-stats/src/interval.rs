@@ -77,7 +77,7 @@ pub enum StatsError {
         reference: usize,
     },
     /// Speeds and times are positive; anything else was not measured.
-    #[error("{value} in block {block} is neither a speed nor a time: not positive and finite")]
+    #[error("{value} in block {} is neither a speed nor a time: not positive and finite", .block + 1)]
     NotPositive {
         /// The position of the sample among those given, from 0.
         block: usize,

@@ -150,6 +150,22 @@ fn a_slower_arm_fails_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_sample_of_nothing_is_named_where_it_keeps_arms_from_being_compared() {
+    let yard = known();
+    let up = [10.0, 0.0, 10.1, 9.9];
+    let down = around(10.0, 1.0, 1);
+    let odd = yard.put("odd", &record(&yard, "odd", &[("up", &up), ("down", &down)]));
+    let words = ["compare", "base", &odd, "--arms", "up"];
+    yard.run(&words).refused(1, &["no arm is in all", "up in ", "0 in block 2 is neither"]);
+    let why = |base: &str, other: &str| {
+        let json = yard.run(&["compare", base, other, "--json", "-"]).well().json();
+        json["arms"][0]["runs"][1]["why"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(why("base", &odd).starts_with("0 in block 2 is neither"));
+    assert!(why(&odd, "base").starts_with("of the base, 0 in block 2 is neither"));
+}
+
+#[test]
 fn a_failure_from_less_than_the_usual_margin_on_comes() {
     let yard = Yard::new();
     for (id, value, phase) in [("fast", 10.0, 0), ("slow", 9.85, 4)] {

@@ -15,6 +15,9 @@ pub use false_positives::{FalsePositives, false_positives};
 /// Records of very many runs at once are no comparison that anybody could read.
 pub const RUNS_MAX: usize = 26;
 
+/// So many reasons why arms have no figures are told; most often they are alike.
+const REASONS_MAX: usize = 3;
+
 /// Others used so much more of the CPUs in one run than in another that it is worth a word.
 const FOREIGN_SHARE_WORTH_TELLING: f64 = 0.05;
 
@@ -74,7 +77,7 @@ pub enum CompareError {
 /// As [`CompareError`] tells.
 pub fn compare(
     runs: &[Run],
-    others: &[Record],
+    others: Option<&[Record]>,
     settings: &Settings,
 ) -> Result<Comparison, CompareError> {
     let [base, rest @ ..] = runs else { return Err(CompareError::Count(0)) };
@@ -186,10 +189,19 @@ fn has_figure(arm: &Arm) -> bool {
 }
 
 fn why_none(runs: &[Run]) -> String {
-    match runs.iter().any(|run| run.record.blocks < 3) {
-        true => ": fewer than 3 blocks have no interval; run more, with --blocks".to_owned(),
-        false => String::new(),
+    if runs.iter().any(|run| run.record.blocks < 3) {
+        return ": fewer than 3 blocks have no interval; run more, with --blocks".to_owned();
     }
+    let arms = runs.iter().flat_map(|run| run.record.arms.iter().map(move |arm| (run, arm)));
+    let why = |(run, arm): (&Run, &Arm)| {
+        let why = match arm.status {
+            Status::Unavailable => arm.why.clone(),
+            Status::Ok => stats::median_interval(&arm.counted()).err().map(|why| why.to_string()),
+        };
+        Some(format!("{} in {}: {}", arm.name, run.name, why?))
+    };
+    let reasons: Vec<_> = arms.filter_map(why).take(REASONS_MAX).collect();
+    if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) }
 }
 
 fn arm(
@@ -252,7 +264,10 @@ fn against(
             shows_from: Some(found.shows_from),
             ..shown
         },
-        Err(why) => ArmInRun { why: Some(why.to_string()), ..shown },
+        Err(why) => {
+            let whose = if has_figure(arm) { "of the base, " } else { "" };
+            ArmInRun { why: Some(format!("{whose}{why}")), ..shown }
+        }
     }
 }
 
@@ -284,7 +299,7 @@ struct Repeats<'a> {
 }
 
 impl<'a> Repeats<'a> {
-    fn of(runs: &[Run], others: &'a [Record]) -> Repeats<'a> {
+    fn of(runs: &[Run], others: Option<&'a [Record]>) -> Repeats<'a> {
         let compared = |other: &Record| runs.iter().any(|run| is_itself(&run.record, other));
         let mut groups: Vec<(&Record, Vec<&'a Record>)> = Vec::new();
         for run in runs {

@@ -15,6 +15,7 @@ use bytepath_report::{
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::lab::no_interval;
 use crate::stats::{Between, EQUIVALENCE_MARGIN, PARTS, RunRatio, median, median_interval};
 
 /// Why a text is no measurement that can be imported.
@@ -131,11 +132,11 @@ fn sample(block: usize, order: usize, value: f64, seconds: f64) -> Sample {
 /// Nothing joins the samples of two arms, which ran at different times, as two runs do. Their ratio
 /// is therefore judged as that of runs is, which see ([`RunRatio`]).
 fn judged(mut record: Record) -> Record {
-    let values = |arm: &Arm| arm.samples.iter().map(|sample| sample.value).collect::<Vec<_>>();
     for arm in &mut record.arms {
-        let values = values(arm);
+        let values = arm.counted();
         arm.median = arm.median.or_else(|| median(&values));
         arm.ci95 = median_interval(&values).ok().map(<[f64; 2]>::from);
+        record.notes.extend(no_interval(&arm.name, &values));
     }
     let Some(at) = record.arms.iter().position(|arm| arm.median.is_some()) else { return record };
     record.arms[at].reference = true;
@@ -143,7 +144,7 @@ fn judged(mut record: Record) -> Record {
     for arm in record.arms.iter_mut().skip(at + 1).filter(|arm| arm.unit == base.unit) {
         let quotient = arm.median.zip(base.median).map(|(value, base)| value / base);
         arm.ratio = quotient.filter(|ratio| ratio.is_finite());
-        let judged = RunRatio::of(&values(arm), &values(&base), Between::Assumed, 1);
+        let judged = RunRatio::of(&arm.counted(), &base.counted(), Between::Assumed, 1);
         if let Some(judged) = judged.ok().filter(|judged| judged.interval.high.is_finite()) {
             arm.ratio = Some(judged.ratio);
             arm.ratio_ci95 = Some(judged.interval.into());
@@ -249,6 +250,20 @@ mod tests {
         assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
         let record = with(serde_json::json!({}));
         assert!(!record.notes.iter().any(|note| note.contains("latencies")), "{:?}", record.notes);
+    }
+
+    #[test]
+    fn a_sample_that_takes_the_interval_away_is_named() {
+        let text = serde_json::json!({"results": [
+            {"command": "fine", "times": [1.0, 1.1, 0.9]},
+            {"command": "odd", "times": [1.0, 0.0, 1.1]},
+        ]});
+        let record = record(&text.to_string(), WHEN).expect("hyperfine's");
+        assert_eq!((record.arms[1].ci95, record.arms[1].verdict), (None, None));
+        let said = "odd: no interval or verdict: 0 in block 2 is neither a speed nor a time";
+        let named: Vec<_> =
+            record.notes.iter().filter(|note| note.contains("no interval or")).collect();
+        assert!(named.len() == 1 && named[0].starts_with(said), "{:?}", record.notes);
     }
 
     #[test]

@@ -110,6 +110,7 @@ fn a_run_whose_intervals_stay_wide_gives_up_and_says_so() {
     let wild = arm("a", |done| Ok((f64::from(done) * 1.618_034 % 1.0 * 4.0).exp()));
     let (record, _) = run(vec![wild, steady("b", 1.0)], Blocks::UntilCi(0.001));
     let record = record.expect("both run");
+    let said =
         "given up after 200 blocks: intervals, maybe of ratios, are still wider than asked for";
     assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
 }
@@ -145,6 +146,17 @@ fn two_modes_are_told_with_figures_that_differ_and_their_unit() {
     let said = "a: runs in two modes, around 0.00100 GiB/s and around 0.00110 GiB/s";
     let notes = record.expect("it runs").notes;
     assert!(notes.iter().any(|note| note == said), "{notes:?}");
+}
+
+#[test]
+fn a_sample_that_takes_the_interval_away_is_named_in_the_notes() {
+    let told = Told::default();
+    let arms = vec![steady("a", 1.0), alternating("odd", &told, [1.0, 0.0])];
+    let (record, _) = run_told(arms, Blocks::Exactly(4), told);
+    let record = record.expect("both run");
+    assert_eq!(found(&record, "odd").ci95, None);
+    let said = "odd: no interval or verdict: 0 in block 2 is neither a speed nor a time";
+    assert!(record.notes.iter().any(|note| note.starts_with(said)), "{:?}", record.notes);
 }
 
 #[test]

@@ -213,8 +213,9 @@ fn remarks(comparison: &Comparison) -> Vec<String> {
              is of the ratio."
         ),
         format!(
-            "Above 1 is more of the unit. {holds}; within ±{} is called same.",
-            percent(method.margin)
+            "Above 1 is more of the unit. {holds}; within ±{}% is called same.",
+            // As it was given: a short float forgets what division and product left.
+            (method.margin * 100.0) as f32
         ),
     ];
     remarks.push(method.between.clone());

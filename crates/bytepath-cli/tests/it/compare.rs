@@ -150,6 +150,16 @@ fn a_slower_arm_fails_where_that_is_asked_for() {
 }
 
 #[test]
+fn the_margin_is_told_as_it_was_given() {
+    let yard = known();
+    for margin in ["2", "1.5", "0.04", "0.07", "12.25"] {
+        let said = yard.run(&["compare", "base", "other", "--margin", margin]).well().stdout;
+        let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(&format!("within ±{margin}% is called same")), "{said}");
+    }
+}
+
+#[test]
 fn a_sample_of_nothing_is_named_where_it_keeps_arms_from_being_compared() {
     let yard = known();
     let up = [10.0, 0.0, 10.1, 9.9];

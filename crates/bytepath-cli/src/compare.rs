@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use bytepath_lab::compare::{self, CompareError, FalsePositives, Run, Settings, false_positives};
 use bytepath_lab::stats::EQUIVALENCE_MARGIN;
 use bytepath_lab::store;
-use bytepath_report::{Comparison, Record, Status, Verdict};
+use bytepath_report::{Comparison, Record, Status};
 use clap::Args;
 
 use crate::kept::{self, Kept};
@@ -183,11 +183,10 @@ fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
                     missing.push(format!("{} in {name}", arm.name));
                 }
                 _ => {
-                    let run = run.as_ref().filter(|run| run.verdict == Some(Verdict::Undecided));
-                    let from = run.and_then(|run| run.shows_from).map(|from| from * 100.0);
+                    let by = arm.slower_by_at_most(index).map(|by| by * 100.0);
                     unseen.extend(
-                        from.filter(|from| *from > percent)
-                            .map(|from| format!("{} in {name} (from {from:.1}%)", arm.name)),
+                        by.filter(|by| *by >= percent)
+                            .map(|by| format!("{} in {name} (by up to {by:.1}%)", arm.name)),
                     );
                 }
             }
@@ -206,7 +205,7 @@ fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
     }
     if !unseen.is_empty() {
         say(format_args!(
-            "bytepath: {percent}% could not have been shown, which takes more blocks: {}",
+            "bytepath: may be slower by {percent}% or more, which takes more blocks to tell: {}",
             unseen.join("; ")
         ));
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use bytepath_lab::compare::{self, CompareError, FalsePositives, Run, Settings, false_positives};
 use bytepath_lab::stats::EQUIVALENCE_MARGIN;
 use bytepath_lab::store;
-use bytepath_report::{Comparison, Record, Status, Verdict};
+use bytepath_report::{Comparison, Record, Status};
 use clap::Args;
 
 use crate::kept::{self, Kept};
@@ -78,12 +78,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         run.name.clone_from(name);
     }
     // While the runs are whole: without some of its arms, a run is not known again in the store.
-    let others = if options.alone { Vec::new() } else { others(&runs) };
+    let others = (!options.alone).then(|| others(&runs));
     choose_arms(&mut runs, &options.arms)?;
     if options.false_positives {
         return tell_false_positives(&runs, &settings).map(|()| ExitCode::SUCCESS);
     }
-    let comparison = compare::compare(&runs, &others, &settings).map_err(refused)?;
+    let comparison = compare::compare(&runs, others.as_deref(), &settings).map_err(refused)?;
     outputs.write(&comparison)?;
     options.fail_if_slower.map_or(Ok(ExitCode::SUCCESS), |percent| judged(&comparison, percent))
 }
@@ -183,11 +183,10 @@ fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
                     missing.push(format!("{} in {name}", arm.name));
                 }
                 _ => {
-                    let run = run.as_ref().filter(|run| run.verdict == Some(Verdict::Undecided));
-                    let from = run.and_then(|run| run.shows_from).map(|from| from * 100.0);
+                    let by = arm.slower_by_at_most(index).map(|by| by * 100.0);
                     unseen.extend(
-                        from.filter(|from| *from > percent)
-                            .map(|from| format!("{} in {name} (from {from:.1}%)", arm.name)),
+                        by.filter(|by| *by >= percent)
+                            .map(|by| format!("{} in {name} (by up to {by:.1}%)", arm.name)),
                     );
                 }
             }
@@ -206,7 +205,7 @@ fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
     }
     if !unseen.is_empty() {
         say(format_args!(
-            "bytepath: {percent}% could not have been shown, which takes more blocks: {}",
+            "bytepath: may be slower by {percent}% or more, which takes more blocks to tell: {}",
             unseen.join("; ")
         ));
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytepath::machine::Machine;
 use bytepath_report::{
     Control, Costs, EXIT_CODES, Experiment, Explained, Figures, Latency, PEAK_AT_MOST, Record,
-    Sample, SchemaName, Status, figures, latency,
+    Sample, SchemaName, Status, Unit, figures, latency, numbers, verdict,
 };
 use hdrhistogram::Histogram;
 use serde_json::Value;
@@ -19,8 +19,7 @@ use crate::noise::{Disturbance, Watch};
 use crate::program::Program;
 use crate::schedule::{Lineup, Repeat, Schedule, Turn};
 use crate::stats::{
-    Decision, EQUIVALENCE_MARGIN, Ratio, UntilCi, median, median_interval, outliers, untrusted_why,
-    verdict,
+    Decision, EQUIVALENCE_MARGIN, Ratio, StatsError, UntilCi, median, median_interval, outliers,
 };
 
 /// The name under which the reference arm runs once more.
@@ -57,7 +56,7 @@ pub struct Explain {
 pub enum Blocks {
     /// So many.
     Exactly(u32),
-    /// Until every arm's 95% interval is narrower than ± so many percent.
+    /// Until every arm's 95% intervals, of its median and of its ratio, are narrower than ± so many percent.
     UntilCi(f64),
     /// As many as fit into this time, but no fewer than 3: fewer have no interval. What came so far
     /// has no say in where the run ends.
@@ -368,7 +367,7 @@ impl Bench {
                 schedule.stop();
             }
             if let Some(rule) = &mut rule {
-                let decision = rule.after_block(self.widest());
+                let decision = rule.after_block(self.widest(reference));
                 self.notes.extend(decided(decision, self.blocks));
                 if decision != Decision::Continue {
                     schedule.stop();
@@ -476,17 +475,22 @@ impl Bench {
         }
     }
 
-    /// The widest interval of any arm, as a share of its median.
-    fn widest(&self) -> f64 {
-        let width = |running: &Running| {
-            let values = counted(&running.samples);
-            let interval = median_interval(&values).ok()?;
-            Some(interval.relative_half_width(median(&values)?))
+    /// The widest interval of any arm, as a share of its median or of its ratio, on which the verdict
+    /// rests.
+    fn widest(&self, reference: usize) -> f64 {
+        let values: Vec<_> =
+            self.running.iter().map(|running| Sample::counted(&running.samples)).collect();
+        let width = |(index, of): (usize, usize)| {
+            let own = median_interval(&values[index]).ok()?;
+            let own = own.relative_half_width(median(&values[index])?);
+            // Of an arm whose reference failed there is no ratio to wait for.
+            let ratio = Ratio::of(&values[index], &values[of]).ok().filter(|_| index != of);
+            let ratio = ratio.map(|ratio| ratio.interval.relative_half_width(ratio.median));
+            Some(own.max(ratio.unwrap_or(0.0)))
         };
-        self.running
-            .iter()
-            .filter(|running| running.failed.is_none())
-            .map(|running| width(running).unwrap_or(f64::INFINITY))
+        let arms = self.references(reference).into_iter().enumerate();
+        arms.filter(|(index, _)| self.running[*index].failed.is_none())
+            .map(|arm| width(arm).unwrap_or(f64::INFINITY))
             .reduce(f64::max)
             .unwrap_or(f64::INFINITY)
     }
@@ -507,13 +511,13 @@ impl Bench {
     }
 
     fn record(self, reference: usize, experiment: Experiment) -> Record {
-        let compared = counted(&self.running[reference].samples);
+        let compared = Sample::counted(&self.running[reference].samples);
         let references = self.references(reference);
         let values: Vec<_> =
-            references.iter().map(|of| counted(&self.running[*of].samples)).collect();
-        let control = Ratio::of(&counted(&self.control), &compared);
+            references.iter().map(|of| Sample::counted(&self.running[*of].samples)).collect();
+        let control = Ratio::of(&Sample::counted(&self.control), &compared);
         let why = match &control {
-            Ok(control) => untrusted_why(control),
+            Ok(control) => verdict::untrusted_why(control),
             Err(why) => Some(format!("the A/A control tells nothing: {why}")),
         };
         let control_name = format!("{}{CONTROL_SUFFIX}", self.running[reference].arm.name);
@@ -608,11 +612,11 @@ fn blocks(count: u32) -> String {
 fn decided(decision: Decision, blocks: u32) -> Option<String> {
     match decision {
         Decision::Continue => None,
-        Decision::Reached => {
-            Some(format!("stopped after {blocks} blocks: the intervals are as narrow as asked for"))
-        }
+        Decision::Reached => Some(format!(
+            "stopped after {blocks} blocks: the intervals, also of ratios, are as narrow as asked for"
+        )),
         Decision::GaveUp => Some(format!(
-            "given up after {blocks} blocks: the intervals are still wider than asked for"
+            "given up after {blocks} blocks: intervals, maybe of ratios, are still wider than asked for"
         )),
     }
 }
@@ -629,16 +633,9 @@ fn observed(work: &dyn Work, timing: &Timing) -> Result<(Outcome, Disturbance), 
     Ok((outcome, watch.end(&distinct)))
 }
 
-/// The values that count, one a block, in the order of the blocks.
-pub(crate) fn counted(samples: &[Sample]) -> Vec<f64> {
-    let mut counted: Vec<&Sample> = samples.iter().filter(|sample| !sample.superseded).collect();
-    counted.sort_by_key(|sample| sample.block);
-    counted.iter().map(|sample| sample.value).collect()
-}
-
 /// How many times as much the one arm gave as the other: the median over the blocks, as tables have it.
 pub(crate) fn times(one: &bytepath_report::Arm, other: &bytepath_report::Arm) -> Option<f64> {
-    let blocks = Ratio::of(&counted(&one.samples), &counted(&other.samples));
+    let blocks = Ratio::of(&one.counted(), &other.counted());
     // Of too few blocks there are the medians alone.
     blocks.ok().map(|ratio| ratio.median).or_else(|| Some(one.median? / other.median?))
 }
@@ -668,8 +665,8 @@ fn finished(
             ..shown
         };
     }
-    let values = counted(&samples);
-    notes.extend(warnings(&shown.name, &values));
+    let values = Sample::counted(&samples);
+    notes.extend(warnings(&shown.name, shown.unit, &values));
     notes.extend(failures(&shown.name, &codes));
     shown.median = median(&values);
     shown.ci95 = median_interval(&values).ok().map(|interval| [interval.low, interval.high]);
@@ -688,7 +685,7 @@ fn finished(
         Ok(ratio) => {
             shown.ratio = Some(ratio.median);
             shown.ratio_ci95 = Some([ratio.interval.low, ratio.interval.high]);
-            shown.verdict = Some(verdict(ratio.interval, shown.better, EQUIVALENCE_MARGIN));
+            shown.verdict = Some(verdict::of(ratio.interval, shown.better, EQUIVALENCE_MARGIN));
         }
         Err(_) => {}
     }
@@ -706,9 +703,17 @@ fn unavailable(arm: Arm) -> bytepath_report::Arm {
     }
 }
 
+/// Why an arm has no interval and nothing can be said of it, for a value that is in it. Of too few
+/// blocks, everybody sees how many there are.
+pub(crate) fn no_interval(name: &str, values: &[f64]) -> Option<String> {
+    let why = median_interval(values).err()?;
+    let odd = matches!(why, StatsError::NotPositive { .. });
+    odd.then(|| format!("{name}: no interval or verdict: {why}"))
+}
+
 /// What a reader of the figures should know: outliers are kept, and named.
-fn warnings(name: &str, values: &[f64]) -> Vec<String> {
-    let mut notes = Vec::new();
+fn warnings(name: &str, unit: Unit, values: &[f64]) -> Vec<String> {
+    let mut notes: Vec<String> = no_interval(name, values).into_iter().collect();
     let outliers = outliers(values).iter().filter(|outlier| **outlier).count();
     if outliers > 0 {
         notes.push(format!(
@@ -720,9 +725,10 @@ fn warnings(name: &str, values: &[f64]) -> Vec<String> {
         notes.push(format!("{name}: drifts by {:+.0}% over the run", drift.total_share * 100.0));
     }
     if let Some(modes) = crate::stats::two_modes(values) {
+        let unit = unit.as_str();
+        let [low, high] = [modes.low, modes.high].map(numbers::figure);
         notes.push(format!(
-            "{name}: runs in two modes, around {:.3} and around {:.3}",
-            modes.low, modes.high
+            "{name}: runs in two modes, around {low} {unit} and around {high} {unit}"
         ));
     }
     notes

@@ -1,12 +1,19 @@
 //! The answer that a record gives to its question, in a sentence or two.
 
+use bytepath_stats::{Between, Ratio, RunRatio};
+
 use crate::arm::{Arm, Better, Status, Unit, Verdict};
+use crate::doubt::IMPORTED;
 use crate::numbers;
 use crate::record::Record;
 use crate::verdict;
 
 /// So many sections are answered one by one; of more only the most telling is.
 const SECTIONS_ANSWERED: usize = 12;
+
+/// More blocks than this are held against each other as runs are: block by block takes the square of
+/// their number.
+const PAIRED_MAX: usize = 2000;
 
 /// What the record answers: a sentence for the whole, and one more for each section where it has
 /// sections.
@@ -19,10 +26,10 @@ pub fn of(record: &Record) -> Vec<String> {
     }
     let sections = sections(record);
     if let [(_, arms)] = &sections[..] {
-        return vec![as_sentence(of_arms(arms))];
+        return vec![as_sentence(of_arms(record, arms))];
     }
     let mut sentences = vec![summary(&sections)];
-    let each = |(name, arms): &(&str, Vec<&Arm>)| format!("{name}: {}", of_arms(arms));
+    let each = |(name, arms): &(&str, Vec<&Arm>)| format!("{name}: {}", of_arms(record, arms));
     sentences.extend(sections.iter().take(SECTIONS_ANSWERED).map(each));
     match sections.len().saturating_sub(SECTIONS_ANSWERED) {
         0 => {}
@@ -83,7 +90,7 @@ fn gain(arm: &Arm) -> Option<f64> {
     })
 }
 
-fn of_arms(arms: &[&Arm]) -> String {
+fn of_arms(record: &Record, arms: &[&Arm]) -> String {
     let Some(best) = best(arms.iter().copied()) else {
         return "no arm gave a figure.".to_owned();
     };
@@ -93,12 +100,16 @@ fn of_arms(arms: &[&Arm]) -> String {
         None => format!("{} is ahead with {}", called(best), measured(best)),
         Some(reference) if reference.name == best.name => ahead(reference, arms),
         Some(reference) => match best.verdict {
-            Some(Verdict::Faster) => format!(
-                "{} is fastest with {}, {}",
-                called(best),
-                measured(best),
-                against(best, Some(reference))
-            ),
+            Some(Verdict::Faster) => {
+                let figures = format!("{}, {}", measured(best), against(best, Some(reference)));
+                match beside(record, best, arms) {
+                    None => format!("{} is fastest with {figures}", called(best)),
+                    Some(rivals) => format!(
+                        "{} has the best median, {figures}, and is not told apart from {rivals}",
+                        called(best)
+                    ),
+                }
+            }
             found => {
                 let words = found.map_or_else(
                     || "not told apart from it".to_owned(),
@@ -116,6 +127,34 @@ fn of_arms(arms: &[&Arm]) -> String {
     let told = [best, faster.filter(|_| in_doubt).unwrap_or(best)];
     text.push_str(&others(arms, told, reference));
     text
+}
+
+/// The arms that may be as fast as the best, which is surely faster than the reference: the one of the
+/// best median by name.
+fn beside(record: &Record, best: &Arm, arms: &[&Arm]) -> Option<String> {
+    let is_rival = |arm: &&Arm| {
+        let is_behind = arm.reference || arm.verdict == Some(Verdict::Slower);
+        let is_other = arm.name != best.name && arm.median.is_some();
+        is_other && !is_behind && !is_surely_faster(record, best, arm)
+    };
+    let rivals: Vec<&Arm> = arms.iter().copied().filter(is_rival).collect();
+    let first = called(self::best(rivals.iter().copied())?);
+    Some(match rivals.len() - 1 {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    })
+}
+
+/// Whether one arm is faster than another whatever their medians say: block by block, or, of imported
+/// samples, which nothing joins in blocks, as runs are compared.
+fn is_surely_faster(record: &Record, arm: &Arm, than: &Arm) -> bool {
+    let (values, others) = (arm.counted(), than.counted());
+    let are_runs = record.settings.contains_key(IMPORTED) || values.len() > PAIRED_MAX;
+    let interval = match are_runs {
+        true => RunRatio::of(&values, &others, Between::Assumed, 1).map(|found| found.interval),
+        false => Ratio::of(&values, &others).map(|found| found.interval),
+    };
+    interval.is_ok_and(|interval| verdict::of(interval, arm.better, 0.0) == Verdict::Faster)
 }
 
 /// Of the arms that are faster whatever the medians say, the best: medians of ratios need not lie as

@@ -33,7 +33,7 @@ pub struct Arm {
     /// The median over the blocks.
     #[serde(default)]
     pub median: Option<f64>,
-    /// The 95% bootstrap interval of the median over the blocks: [low, high].
+    /// The 95% interval of the median over the blocks: [low, high].
     #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// The median over the blocks of this arm's value divided by the reference arm's value in the
@@ -105,6 +105,11 @@ impl Arm {
     /// An arm that cannot run here; `why` holds the reason and what would allow it.
     pub fn unavailable(name: impl Into<String>, unit: Unit, why: impl Into<String>) -> Arm {
         Arm { status: Status::Unavailable, why: Some(why.into()), ..Arm::new(name, unit) }
+    }
+
+    /// The values that count, one a block, in the order of the blocks.
+    pub fn counted(&self) -> Vec<f64> {
+        Sample::counted(&self.samples)
     }
 
     /// How many samples are flagged as disturbed.
@@ -260,6 +265,16 @@ pub struct Sample {
     pub foreign_cpu_share: Option<f64>,
     /// How long the measured part ran, in seconds of wall-clock time.
     pub seconds: f64,
+}
+
+impl Sample {
+    /// The values that count, one a block, in the order of the blocks.
+    pub fn counted(samples: &[Sample]) -> Vec<f64> {
+        let mut counted: Vec<&Sample> =
+            samples.iter().filter(|sample| !sample.superseded).collect();
+        counted.sort_by_key(|sample| sample.block);
+        counted.iter().map(|sample| sample.value).collect()
+    }
 }
 
 /// What the work cost, both ends together, for each GiB (2^30 bytes) moved; for each operation where

@@ -136,6 +136,16 @@ impl ComparedArm {
             Better::Lower => ratio - 1.0,
         })
     }
+
+    /// By which share the arm may be slower than in the base, in the run of this index, whatever is
+    /// found: the slower end of the interval. Below 0 it is surely faster.
+    pub fn slower_by_at_most(&self, run: usize) -> Option<f64> {
+        let [low, high] = self.runs.get(run)?.as_ref()?.ratio_interval?;
+        Some(match self.better {
+            Better::Higher => 1.0 - low,
+            Better::Lower => high - 1.0,
+        })
+    }
 }
 
 impl Comparison {
@@ -213,8 +223,9 @@ fn remarks(comparison: &Comparison) -> Vec<String> {
              is of the ratio."
         ),
         format!(
-            "Above 1 is more of the unit. {holds}; within ±{} is called same.",
-            percent(method.margin)
+            "Above 1 is more of the unit. {holds}; within ±{}% is called same.",
+            // As it was given: a short float forgets what division and product left.
+            (method.margin * 100.0) as f32
         ),
     ];
     remarks.push(method.between.clone());

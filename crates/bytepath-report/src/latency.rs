@@ -15,7 +15,7 @@ use crate::arm::Arm;
 /// The name under which an arm's parameters hold it.
 pub const PARAM: &str = "latency";
 
-/// A request that takes longer than this many nanoseconds counts as taking so long.
+/// A request of ours that takes longer than this many nanoseconds counts as taking so long.
 const LONGEST_NS: u64 = 60_000_000_000;
 
 /// Digits that a latency keeps in the histogram: it is told to 0.1%. By two, medians of samples that
@@ -56,6 +56,22 @@ impl LatencyError {
 /// A histogram of nanoseconds with nothing in it.
 pub fn empty() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are right")
+}
+
+/// A histogram of what another program counted: nanoseconds, and how many requests took so long. It
+/// grows with the longest.
+///
+/// # Errors
+/// It has more than fits.
+pub fn counted(
+    counts: impl IntoIterator<Item = (u64, u64)>,
+) -> Result<Histogram<u64>, LatencyError> {
+    let mut histogram = empty();
+    histogram.auto(true);
+    for (ns, count) in counts {
+        histogram.record_n(ns, count).map_err(LatencyError::of)?;
+    }
+    Ok(histogram)
 }
 
 /// A histogram as text.
@@ -144,6 +160,19 @@ mod tests {
         assert!(near(latency.max_ns, LONGEST_NS), "{latency:?}");
         let back = decoded(latency.histogram.as_deref().unwrap_or_default()).expect("its text");
         assert_eq!(back, histogram);
+    }
+
+    #[test]
+    fn what_another_program_counted_keeps_its_longest() {
+        let long_ns = 5 * LONGEST_NS;
+        let mut all = counted([(1000, 3), (long_ns, 2)]).expect("it fits");
+        all.add(counted([(2 * long_ns, 1)]).expect("it fits")).expect("it grows");
+        let latency = Latency::of(&all).expect("it fits");
+        let near = |found: u64, expected: u64| found.abs_diff(expected) <= expected / 1000;
+        assert!(near(latency.p50_ns, 1000) || near(latency.p50_ns, long_ns), "{latency:?}");
+        assert!(near(latency.max_ns, 2 * long_ns), "{latency:?}");
+        let back = decoded(latency.histogram.as_deref().unwrap_or_default()).expect("its text");
+        assert_eq!((back.len(), back.count_at(long_ns)), (6, 2));
     }
 
     /// A compressed histogram of these bytes, whose header claims so many of counts.

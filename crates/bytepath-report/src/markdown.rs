@@ -74,13 +74,13 @@ fn below(record: &Record) -> String {
         again = format!("- again:\n{}", block(command, "  "));
     }
     let machine = &record.machine;
-    let cpu = machine.cpu_model.as_deref().unwrap_or("an unknown CPU");
-    lines.push(format!(
-        "{}, {}, Linux {}, {cpu}",
-        numbers::counted(record.blocks.into(), "block"),
-        record.started,
-        machine.kernel
-    ));
+    let facts = [
+        Some(numbers::counted(record.blocks.into(), "block")),
+        Some(record.started.clone()),
+        (!machine.kernel.is_empty()).then(|| format!("Linux {}", machine.kernel)),
+        machine.cpu_model.clone(),
+    ];
+    lines.push(facts.into_iter().flatten().collect::<Vec<_>>().join(", "));
     lines.extend(record.notes.iter().cloned());
     let line = |line: String| format!("- {}\n", escaped(&line));
     lines.into_iter().map(line).collect::<String>() + &again + "\n"
@@ -187,6 +187,16 @@ mod tests {
         ] {
             assert_eq!(escaped(text), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn of_a_machine_that_is_not_known_nothing_is_told() {
+        let mut record = Record { blocks: 3, started: "then".to_owned(), ..Record::default() };
+        assert!(render(&record, &Here::default()).contains("- 3 blocks, then\n"));
+        record.machine.kernel = "6.18".to_owned();
+        record.machine.cpu_model = Some("CPU".to_owned());
+        let text = render(&record, &Here::default());
+        assert!(text.contains("- 3 blocks, then, Linux 6.18, CPU\n"), "{text}");
     }
 
     #[test]

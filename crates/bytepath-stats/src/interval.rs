@@ -39,6 +39,11 @@ impl Interval {
         Interval { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
+    /// The smallest interval that holds `point` too, which the way through logarithms moves by a last digit.
+    pub(super) fn holding(self, point: f64) -> Interval {
+        self.hull(Interval { low: point, high: point })
+    }
+
     /// The same interval after `f` on both ends; `f` must rise.
     pub(super) fn map(self, f: impl Fn(f64) -> f64) -> Interval {
         Interval { low: f(self.low), high: f(self.high) }
@@ -72,7 +77,7 @@ pub enum StatsError {
         reference: usize,
     },
     /// Speeds and times are positive; anything else was not measured.
-    #[error("{value} in block {block} is neither a speed nor a time: not positive and finite")]
+    #[error("{value} in block {} is neither a speed nor a time: not positive and finite", .block + 1)]
     NotPositive {
         /// The position of the sample among those given, from 0.
         block: usize,

@@ -1,4 +1,4 @@
-//! What the samples say: medians, ratios to the reference arm, their intervals, verdicts, warnings;
+//! What the samples say: medians, ratios to the reference arm, their intervals, warnings;
 //! and the order in which they are taken, see [`schedule`].
 //!
 //! The order apart, everything is a pure function of the samples: no clock, no randomness, no input
@@ -73,7 +73,7 @@ mod warnings;
 
 pub use interval::{Interval, StatsError, bootstrap_median_interval, median, percentile};
 pub use median::median_interval;
-pub use ratio::{EQUIVALENCE_MARGIN, Ratio, untrusted_why, verdict};
+pub use ratio::{EQUIVALENCE_MARGIN, Ratio};
 pub use runs::{BETWEEN_DEGREES_MIN, Between, PARTS, RunRatio, Spread};
 pub use stopping::{
     Decision, UNTIL_CI_BLOCKS_MAX, UNTIL_CI_BLOCKS_MIN, UNTIL_CI_CONSECUTIVE, UntilCi,

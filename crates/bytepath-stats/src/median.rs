@@ -2,7 +2,7 @@
 
 use super::interval::{
     Interval, RANK_BLOCKS_MIN, StatsError, bootstrap_median_interval, enough_blocks, logarithms,
-    student_interval,
+    median, student_interval,
 };
 use super::ranks::order_statistic_interval;
 
@@ -20,5 +20,6 @@ pub fn median_interval(samples: &[f64]) -> Result<Interval, StatsError> {
     } else {
         order_statistic_interval(&logs)
     };
-    Ok(bootstrap_median_interval(&logs).hull(wide).map(f64::exp))
+    let point = median(samples).expect("three blocks and more have a median");
+    Ok(bootstrap_median_interval(&logs).hull(wide).map(f64::exp).holding(point))
 }

@@ -1,6 +1,4 @@
-//! One arm against the reference arm, block by block, and what that says.
-
-use bytepath_report::{Better, Verdict, numbers};
+//! One arm against the reference arm, block by block.
 
 use super::interval::{
     Interval, RANK_BLOCKS_MIN, StatsError, bootstrap_median_interval, enough_blocks, logarithms,
@@ -35,7 +33,7 @@ impl Ratio {
         let interval = log_ratio_interval(&logarithms(arm)?, &logarithms(reference)?)?;
         let per_block: Vec<f64> = arm.iter().zip(reference).map(|(a, r)| a / r).collect();
         let median = median(&per_block).expect("three blocks and more have a median");
-        Ok(Ratio { per_block, median, interval: interval.map(f64::exp) })
+        Ok(Ratio { per_block, median, interval: interval.map(f64::exp).holding(median) })
     }
 }
 
@@ -49,41 +47,4 @@ fn log_ratio_interval(arm: &[f64], reference: &[f64]) -> Result<Interval, StatsE
     }
     let paired = student_interval(&differences);
     Ok(bootstrap.hull(paired).hull(unpaired_student_interval(arm, reference)))
-}
-
-/// What the interval of a ratio says about the arm.
-///
-/// `margin` is a share declared before the run (0.02 for ±2%). An interval wholly within it says
-/// [`Verdict::Same`], also when it excludes 1: a difference is then proven, and proven not to
-/// matter. This is the two one-sided tests of Schuirmann (1987) with 2.5% a side, which errs on
-/// the side of `undecided`.
-pub fn verdict(interval: Interval, better: Better, margin: f64) -> Verdict {
-    assert!(margin >= 0.0, "a margin is a share of 0 or more, not {margin}");
-    if interval.low >= 1.0 - margin && interval.high <= 1.0 + margin {
-        return Verdict::Same;
-    }
-    if interval.contains(1.0) {
-        return Verdict::Undecided;
-    }
-    match (interval.low > 1.0, better) {
-        (true, Better::Higher) | (false, Better::Lower) => Verdict::Faster,
-        (true, Better::Lower) | (false, Better::Higher) => Verdict::Slower,
-    }
-}
-
-/// Why a run must not be trusted, given the ratio of the A/A control to the reference arm: both
-/// did the same work, so an interval that excludes 1 was made by something else. `None` when the
-/// control is clean. About one clean run in twenty to thirty is distrusted by chance.
-pub fn untrusted_why(control: &Ratio) -> Option<String> {
-    if control.interval.contains(1.0) {
-        return None;
-    }
-    let interval = control.interval.into();
-    Some(format!(
-        "the reference arm differs from itself: ratio {} {} excludes 1; \
-         something that is not the arms moves the figures; run again on a quieter machine, or \
-         with more blocks",
-        numbers::times(control.median, Some(interval)),
-        numbers::ratio_interval(interval)
-    ))
 }

@@ -1,7 +1,5 @@
 //! What is odd about the samples of an arm: outliers, drift, two modes. Told, never repaired.
 
-use std::fmt;
-
 use super::interval::{logarithms, median, sorted};
 
 /// Fewer blocks than this have no outliers: nothing says yet what is usual.
@@ -64,14 +62,6 @@ pub struct Drift {
     pub p: f64,
 }
 
-impl fmt::Display for Drift {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = self.total_share * 100.0;
-        write!(f, "the samples drift by {percent:+.0}% from the first block to the last; ")?;
-        f.write_str("look for heat, a filling disk or cache, or a neighbour starting work")
-    }
-}
-
 /// Whether the samples, in the order of their blocks, drift: Mann's and Kendall's test of the
 /// order (1945), the slope after Theil and Sen (1968), both blind to outliers. `None` when they do
 /// not, when the drift is smaller than [`DRIFT_SHARE_MIN`], or with fewer than 6 blocks.
@@ -117,15 +107,6 @@ pub struct TwoModes {
     pub high: f64,
     /// How many samples are in the upper mode.
     pub high_samples: usize,
-}
-
-impl fmt::Display for TwoModes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TwoModes { low, low_samples, high, high_samples } = self;
-        write!(f, "the samples have two modes, {low_samples} near {low:.4} and {high_samples} ")?;
-        write!(f, "near {high:.4}, so the median depends on which came up more often; ")?;
-        f.write_str("look for placement, memory layout or frequency that differs between launches")
-    }
 }
 
 /// Whether the samples have two modes: the best split into a lower and an upper group (Otsu 1979)

@@ -22,7 +22,7 @@ pub(crate) struct Measuring {
     /// How many blocks: rounds in which every arm runs once
     #[arg(long, value_name = "N", conflicts_with = "until_ci", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(super) blocks: Option<u32>,
-    /// Go on until every 95% interval is narrower than ± so many percent, in place of --blocks
+    /// Go on until every 95% interval, also of ratios, is narrower than ± so many percent, in place of --blocks
     #[arg(long, value_name = "PERCENT", value_parser = values::percent(values::PART))]
     pub(super) until_ci: Option<f64>,
     /// Draw the random orders from this seed, as an earlier record names it

@@ -37,13 +37,11 @@ pub fn false_positives(
         let what = "their builds, machines, settings or numbers of blocks differ".to_owned();
         return Err(CompareError::OtherWork { a, b, what });
     }
-    let others: Vec<Record> = match with_others {
-        true => runs.iter().map(|run| run.record.clone()).collect(),
-        false => Vec::new(),
-    };
+    let others: Option<Vec<Record>> =
+        with_others.then(|| runs.iter().map(|run| run.record.clone()).collect());
     for (index, base) in runs.iter().enumerate() {
         for run in &runs[index + 1..] {
-            let comparison = compare(&[base.clone(), run.clone()], &others, settings)?;
+            let comparison = compare(&[base.clone(), run.clone()], others.as_deref(), settings)?;
             let verdicts = comparison.arms.iter().filter_map(|arm| arm.runs[1].as_ref()?.verdict);
             let verdicts: Vec<Verdict> = verdicts.collect();
             let count = |of: &[Verdict]| verdicts.iter().filter(|found| of.contains(found)).count();

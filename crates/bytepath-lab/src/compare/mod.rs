@@ -5,16 +5,18 @@ mod false_positives;
 
 use bytepath_report::{
     Arm, ArmInRun, ComparedArm, ComparedRun, Comparison, ComparisonSchema, Method, Record, Sample,
-    Status,
+    Status, numbers, verdict,
 };
 
-use crate::lab::counted;
 use crate::stats::{self, Between, EQUIVALENCE_MARGIN, PARTS, RunRatio, Spread};
 pub use alike::{is_itself, is_like, same_work};
 pub use false_positives::{FalsePositives, false_positives};
 
 /// Records of very many runs at once are no comparison that anybody could read.
 pub const RUNS_MAX: usize = 26;
+
+/// So many reasons why arms have no figures are told; most often they are alike.
+const REASONS_MAX: usize = 3;
 
 /// Others used so much more of the CPUs in one run than in another that it is worth a word.
 const FOREIGN_SHARE_WORTH_TELLING: f64 = 0.05;
@@ -69,12 +71,13 @@ pub enum CompareError {
 
 /// Compares the runs with the first of them. `others` are further runs, of which those count that
 /// are like one that is compared, and not that run itself: they tell how far runs of one thing lie apart.
+/// Without them, they were left out by request.
 ///
 /// # Errors
 /// As [`CompareError`] tells.
 pub fn compare(
     runs: &[Run],
-    others: &[Record],
+    others: Option<&[Record]>,
     settings: &Settings,
 ) -> Result<Comparison, CompareError> {
     let [base, rest @ ..] = runs else { return Err(CompareError::Count(0)) };
@@ -191,14 +194,23 @@ fn comparable(runs: &[Run], name: &str) -> usize {
 }
 
 fn has_figure(arm: &Arm) -> bool {
-    arm.status == Status::Ok && stats::median_interval(&counted(&arm.samples)).is_ok()
+    arm.status == Status::Ok && stats::median_interval(&arm.counted()).is_ok()
 }
 
 fn why_none(runs: &[Run]) -> String {
-    match runs.iter().any(|run| run.record.blocks < 3) {
-        true => ": fewer than 3 blocks have no interval; run more, with --blocks".to_owned(),
-        false => String::new(),
+    if runs.iter().any(|run| run.record.blocks < 3) {
+        return ": fewer than 3 blocks have no interval; run more, with --blocks".to_owned();
     }
+    let arms = runs.iter().flat_map(|run| run.record.arms.iter().map(move |arm| (run, arm)));
+    let why = |(run, arm): (&Run, &Arm)| {
+        let why = match arm.status {
+            Status::Unavailable => arm.why.clone(),
+            Status::Ok => stats::median_interval(&arm.counted()).err().map(|why| why.to_string()),
+        };
+        Some(format!("{} in {}: {}", arm.name, run.name, why?))
+    };
+    let reasons: Vec<_> = arms.filter_map(why).take(REASONS_MAX).collect();
+    if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) }
 }
 
 fn arm(
@@ -253,15 +265,18 @@ fn against(
             format!("it is in {}, and in {} in the base", arm.unit.as_str(), base.unit.as_str());
         return ArmInRun { why: Some(why), ..shown };
     }
-    match RunRatio::of(&counted(&arm.samples), &counted(&base.samples), between, pairs) {
+    match RunRatio::of(&arm.counted(), &base.counted(), between, pairs) {
         Ok(found) => ArmInRun {
             ratio: Some(found.ratio),
             ratio_interval: Some(found.interval.into()),
-            verdict: Some(stats::verdict(found.interval, arm.better, settings.margin)),
+            verdict: Some(verdict::of(found.interval, arm.better, settings.margin)),
             shows_from: Some(found.shows_from),
             ..shown
         },
-        Err(why) => ArmInRun { why: Some(why.to_string()), ..shown },
+        Err(why) => {
+            let whose = if has_figure(arm) { "of the base, " } else { "" };
+            ArmInRun { why: Some(format!("{whose}{why}")), ..shown }
+        }
     }
 }
 
@@ -289,10 +304,11 @@ fn share_of(record: &Record, share: fn(&Sample) -> Option<f64>) -> Option<f64> {
 /// Further runs of what is compared, in groups of like ones.
 struct Repeats<'a> {
     groups: Vec<Vec<&'a Record>>,
+    left_out: bool,
 }
 
 impl<'a> Repeats<'a> {
-    fn of(runs: &[Run], others: &'a [Record]) -> Repeats<'a> {
+    fn of(runs: &[Run], others: Option<&'a [Record]>) -> Repeats<'a> {
         let compared = |other: &Record| runs.iter().any(|run| is_itself(&run.record, other));
         let mut groups: Vec<(&Record, Vec<&'a Record>)> = Vec::new();
         for run in runs {
@@ -300,21 +316,28 @@ impl<'a> Repeats<'a> {
                 groups.push((&run.record, Vec::new()));
             }
         }
-        for other in others.iter().filter(|other| !compared(other)) {
+        for other in others.unwrap_or_default().iter().filter(|other| !compared(other)) {
             if let Some((_, group)) = groups.iter_mut().find(|(first, _)| is_like(first, other)) {
                 group.push(other);
             }
         }
-        Repeats { groups: groups.into_iter().map(|(_, group)| group).collect() }
+        let groups = groups.into_iter().map(|(_, group)| group).collect();
+        Repeats { groups, left_out: others.is_none() }
     }
 
     /// How many of them told anything: a group of one does not.
     fn count(&self) -> usize {
-        let degrees: usize = self.groups.iter().map(|group| group.len().saturating_sub(1)).sum();
-        match degrees >= stats::BETWEEN_DEGREES_MIN {
-            true => self.groups.iter().map(Vec::len).filter(|count| *count > 1).sum(),
-            false => 0,
+        match self.missing() {
+            0 => self.groups.iter().map(Vec::len).filter(|count| *count > 1).sum(),
+            _ => 0,
         }
+    }
+
+    /// How many more it takes until they tell anything: the first of a group does not.
+    fn missing(&self) -> usize {
+        let degrees: usize = self.groups.iter().map(|group| group.len().saturating_sub(1)).sum();
+        let first = usize::from(self.groups.iter().all(Vec::is_empty));
+        (stats::BETWEEN_DEGREES_MIN + first).saturating_sub(degrees)
     }
 
     fn between(&self, arm: &str) -> Between {
@@ -324,7 +347,7 @@ impl<'a> Repeats<'a> {
             .map(|group| {
                 let found = group.iter().filter_map(|record| {
                     let arm = record.arms.iter().find(|known| known.name == arm)?;
-                    (arm.status == Status::Ok).then(|| counted(&arm.samples))
+                    (arm.status == Status::Ok).then(|| arm.counted())
                 });
                 found.collect()
             })
@@ -338,12 +361,16 @@ impl<'a> Repeats<'a> {
             "Ratios are of geometric means over the medians of the parts of a run, of which there are \
              {PARTS} at most."
         );
+        let assumed = "Assumed is twice the variance between the parts of a run";
         match self.count() {
+            0 if self.left_out => format!(
+                "{of_parts} How far runs of one thing lie apart here was not to be asked of other runs \
+                 (--alone). {assumed}."
+            ),
             0 => format!(
-                "{of_parts} How far runs of one thing lie apart here is not known. Assumed is twice the \
-                 variance between the parts of a run; {} more runs of the same thing in the store \
-                 would tell.",
-                stats::BETWEEN_DEGREES_MIN + 1
+                "{of_parts} How far runs of one thing lie apart here is not known. {assumed}; {} of the \
+                 same thing in the store would tell.",
+                numbers::counted(self.missing() as u64, "more run")
             ),
             count => format!(
                 "{of_parts} How far runs of one thing lie apart was measured, from {count} further runs \

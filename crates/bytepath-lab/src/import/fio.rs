@@ -77,10 +77,12 @@ const YEAR_10000_MS: u64 = 253_402_300_800_000;
 
 pub(super) fn record(value: &Value, written: &str) -> Result<Record, ImportError> {
     let output: Output = part(Foreign::Fio, value)?;
-    let (mut arms, mut names): (Vec<Arm>, _) = (Vec::new(), Names::default());
+    let (mut arms, mut notes, mut names) = (Vec::new(), Vec::new(), Names::default());
     for job in &output.jobs {
-        for arm in arms_of(job, &output)? {
-            arms.push(Arm { name: names.given(&arm.name), ..arm });
+        for (arm, why_no_latency) in arms_of(job, &output)? {
+            let name = names.given(&arm.name);
+            notes.extend(why_no_latency.map(|why| format!("{name}: no latencies: {why}")));
+            arms.push(Arm { name, ..arm });
         }
     }
     if arms.is_empty() {
@@ -99,6 +101,7 @@ pub(super) fn record(value: &Value, written: &str) -> Result<Record, ImportError
     let mut record = imported(&output.version, experiment, started, arms);
     record.settings.extend(output.options);
     record.notes.push("fio tells one figure a job, so there are no intervals".to_owned());
+    record.notes.extend(notes);
     Ok(record)
 }
 
@@ -118,11 +121,12 @@ fn told(options: &BTreeMap<String, Value>, global: &BTreeMap<String, Value>) -> 
     found.collect::<Vec<_>>().join(" ")
 }
 
-fn arms_of(job: &Job, output: &Output) -> Result<Vec<Arm>, ImportError> {
+/// What the job did, each with the reason why its latencies are left out, if they are.
+fn arms_of(job: &Job, output: &Output) -> Result<Vec<(Arm, Option<String>)>, ImportError> {
     if job.error != 0 {
         let error = std::io::Error::from_raw_os_error(job.error);
         let why = format!("fio ended the job with an error: {error}");
-        return Ok(vec![Arm::unavailable(&job.jobname, Unit::OpsPerSecond, why)]);
+        return Ok(vec![(Arm::unavailable(&job.jobname, Unit::OpsPerSecond, why), None)]);
     }
     let directions = [("read", &job.read), ("write", &job.write), ("trim", &job.trim)];
     let active = directions.into_iter().filter_map(|(name, of)| Some((name, of.as_ref()?)));
@@ -148,7 +152,7 @@ fn arm(
     job: &Job,
     all_bytes: f64,
     output: &Output,
-) -> Result<Arm, ImportError> {
+) -> Result<(Arm, Option<String>), ImportError> {
     let figures =
         [of.io_bytes, of.total_ios, of.iops, of.runtime, job.usr_cpu, job.sys_cpu, job.ctx];
     if figures.iter().any(|figure| !(figure.is_finite() && *figure >= 0.0)) || of.iops == 0.0 {
@@ -163,11 +167,15 @@ fn arm(
     params.insert("direction".to_owned(), direction.into());
     params.insert("io_bytes".to_owned(), (io_bytes.round() as u64).into());
     params.insert("options".to_owned(), told(&job.options, &output.options).into());
-    if let Some(latency) = latency_of(of) {
+    let (latency, why_none) = match latency_of(of) {
+        Ok(latency) => (latency, None),
+        Err(why) => (None, Some(why)),
+    };
+    if let Some(latency) = latency {
         let value = serde_json::to_value(latency).map_err(|error| damaged(Foreign::Fio, error))?;
         params.insert(latency::PARAM.to_owned(), value);
     }
-    Ok(Arm {
+    let arm = Arm {
         params,
         samples: vec![sample(0, 0, of.iops, of.runtime / 1000.0)],
         costs: Some(Costs {
@@ -177,30 +185,39 @@ fn arm(
             ..Costs::default()
         }),
         ..Arm::new(name, Unit::OpsPerSecond)
-    })
+    };
+    Ok((arm, why_none))
 }
 
-/// The latencies: of `json+` all, else the percentiles that it has.
-fn latency_of(of: &Direction) -> Option<Latency> {
+/// The latencies: of `json+` all, else the percentiles that it has, of which none may be missing; none
+/// where it tells of none.
+///
+/// # Errors
+/// Why there are none.
+fn latency_of(of: &Direction) -> Result<Option<Latency>, String> {
     let told = if of.clat_ns.percentile.is_empty() { &of.lat_ns } else { &of.clat_ns };
     if !told.bins.is_empty() {
-        let mut histogram = latency::empty();
-        for (ns, count) in &told.bins {
-            histogram.saturating_record_n(ns.parse().ok()?, *count);
-        }
-        return Latency::of(&histogram).ok();
+        let count = |(ns, count): (&String, &u64)| Ok((ns.parse()?, *count));
+        let counts: Result<Vec<_>, std::num::ParseIntError> = told.bins.iter().map(count).collect();
+        let histogram = latency::counted(counts.map_err(|error| error.to_string())?);
+        let latency = histogram.and_then(|histogram| Latency::of(&histogram));
+        return latency.map(Some).map_err(|error| error.to_string());
+    }
+    if told.percentile.is_empty() {
+        return Ok(None);
     }
     // fio writes the percentiles as "99.900000".
     let at = |wanted: f64| {
         let is = |name: &str| name.parse::<f64>().is_ok_and(|name| (name - wanted).abs() < 1e-6);
-        told.percentile.iter().find(|(name, _)| is(name)).map(|(_, ns)| *ns)
+        let found = told.percentile.iter().find(|(name, _)| is(name)).map(|(_, ns)| *ns);
+        found.ok_or_else(|| format!("fio told no percentile {wanted}"))
     };
-    Some(Latency {
+    Ok(Some(Latency {
         p50_ns: at(50.0)?,
         p95_ns: at(95.0)?,
         p99_ns: at(99.0)?,
         p999_ns: at(99.9)?,
         max_ns: told.max as u64,
         histogram: None,
-    })
+    }))
 }

@@ -10,14 +10,13 @@ use std::collections::{HashMap, HashSet};
 
 use bytepath_report::doubt::IMPORTED;
 use bytepath_report::{
-    Arm, Build, Experiment, Foreign, Machine, Record, Sample, SchemaName, short_name,
+    Arm, Build, Experiment, Foreign, Machine, Record, Sample, SchemaName, short_name, verdict,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::stats::{
-    Between, EQUIVALENCE_MARGIN, PARTS, RunRatio, median, median_interval, verdict,
-};
+use crate::lab::no_interval;
+use crate::stats::{Between, EQUIVALENCE_MARGIN, PARTS, RunRatio, median, median_interval};
 
 /// Why a text is no measurement that can be imported.
 #[derive(Debug, thiserror::Error)]
@@ -133,11 +132,11 @@ fn sample(block: usize, order: usize, value: f64, seconds: f64) -> Sample {
 /// Nothing joins the samples of two arms, which ran at different times, as two runs do. Their ratio
 /// is therefore judged as that of runs is, which see ([`RunRatio`]).
 fn judged(mut record: Record) -> Record {
-    let values = |arm: &Arm| arm.samples.iter().map(|sample| sample.value).collect::<Vec<_>>();
     for arm in &mut record.arms {
-        let values = values(arm);
+        let values = arm.counted();
         arm.median = arm.median.or_else(|| median(&values));
         arm.ci95 = median_interval(&values).ok().map(<[f64; 2]>::from);
+        record.notes.extend(no_interval(&arm.name, &values));
     }
     let Some(at) = record.arms.iter().position(|arm| arm.median.is_some()) else { return record };
     record.arms[at].reference = true;
@@ -145,11 +144,11 @@ fn judged(mut record: Record) -> Record {
     for arm in record.arms.iter_mut().skip(at + 1).filter(|arm| arm.unit == base.unit) {
         let quotient = arm.median.zip(base.median).map(|(value, base)| value / base);
         arm.ratio = quotient.filter(|ratio| ratio.is_finite());
-        let judged = RunRatio::of(&values(arm), &values(&base), Between::Assumed, 1);
+        let judged = RunRatio::of(&arm.counted(), &base.counted(), Between::Assumed, 1);
         if let Some(judged) = judged.ok().filter(|judged| judged.interval.high.is_finite()) {
             arm.ratio = Some(judged.ratio);
             arm.ratio_ci95 = Some(judged.interval.into());
-            arm.verdict = Some(verdict(judged.interval, arm.better, EQUIVALENCE_MARGIN));
+            arm.verdict = Some(verdict::of(judged.interval, arm.better, EQUIVALENCE_MARGIN));
         }
     }
     if record.arms.iter().any(|arm| arm.ratio_ci95.is_some()) {
@@ -221,6 +220,50 @@ mod tests {
                 assert!((is.expect("told") - wanted).abs() < 1e-9, "{}: {each:?}", arm.name);
             }
         }
+    }
+
+    #[test]
+    fn latencies_are_as_long_as_they_were_and_missing_ones_are_told() {
+        let with = |completion: Value| {
+            let mut read = direction(4096.0, 4.0);
+            read["clat_ns"] = completion;
+            fio(0, &[("slow", serde_json::json!({"read": read}))])
+        };
+        let percentiles = |names: &[&str]| {
+            let of = |name: &&str| ((*name).to_owned(), Value::from(90_000_000_000_u64));
+            names.iter().map(of).collect::<serde_json::Map<_, _>>()
+        };
+        let all = ["50.000000", "95.000000", "99.000000", "99.900000"];
+        // fio tells percentiles beside the bins too.
+        let bins = serde_json::json!({
+            "percentile": percentiles(&all), "bins": {"1000": 1, "90000000000": 3},
+        });
+        let record = with(bins);
+        let told = bytepath_report::Latency::of_arm(&record.arms[0]).expect("it has them");
+        for found in [told.p50_ns, told.p999_ns, told.max_ns] {
+            assert!(found.abs_diff(90_000_000_000) < 90_000_000, "{told:?}");
+        }
+        let some = ["50.000000", "99.000000", "99.900000"];
+        let record = with(serde_json::json!({"percentile": percentiles(&some)}));
+        assert_eq!(bytepath_report::Latency::of_arm(&record.arms[0]), None);
+        let said = "slow: no latencies: fio told no percentile 95";
+        assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
+        let record = with(serde_json::json!({}));
+        assert!(!record.notes.iter().any(|note| note.contains("latencies")), "{:?}", record.notes);
+    }
+
+    #[test]
+    fn a_sample_that_takes_the_interval_away_is_named() {
+        let text = serde_json::json!({"results": [
+            {"command": "fine", "times": [1.0, 1.1, 0.9]},
+            {"command": "odd", "times": [1.0, 0.0, 1.1]},
+        ]});
+        let record = record(&text.to_string(), WHEN).expect("hyperfine's");
+        assert_eq!((record.arms[1].ci95, record.arms[1].verdict), (None, None));
+        let said = "odd: no interval or verdict: 0 in block 2 is neither a speed nor a time";
+        let named: Vec<_> =
+            record.notes.iter().filter(|note| note.contains("no interval or")).collect();
+        assert!(named.len() == 1 && named[0].starts_with(said), "{:?}", record.notes);
     }
 
     #[test]

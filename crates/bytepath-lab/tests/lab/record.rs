@@ -8,7 +8,7 @@ use bytepath_lab::lab::{Blocks, CONTROL_SUFFIX};
 use bytepath_report::{Costs, PEAK_AT_MOST, Verdict};
 use serde_json::json;
 
-use crate::works::{arm, found, recorded, run, steady, worked};
+use crate::works::{Told, arm, found, recorded, run, run_told, steady, worked};
 
 #[test]
 fn every_arm_has_one_counted_sample_in_each_block_and_the_control_is_no_arm() {
@@ -100,7 +100,7 @@ fn a_run_until_the_intervals_are_narrow_stops_and_says_after_how_many_blocks() {
     let record = record.expect("both run");
     assert_eq!(record.blocks, 10, "steady arms need no more than the fewest blocks");
     assert_eq!(record.settings["until_ci_percent"], json!(5.0));
-    let said = "stopped after 10 blocks: the intervals are as narrow as asked for";
+    let said = "stopped after 10 blocks: the intervals, also of ratios, are as narrow as asked for";
     assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
 }
 
@@ -110,8 +110,53 @@ fn a_run_whose_intervals_stay_wide_gives_up_and_says_so() {
     let wild = arm("a", |done| Ok((f64::from(done) * 1.618_034 % 1.0 * 4.0).exp()));
     let (record, _) = run(vec![wild, steady("b", 1.0)], Blocks::UntilCi(0.001));
     let record = record.expect("both run");
-    let said = "given up after 200 blocks: the intervals are still wider than asked for";
+    let said =
+        "given up after 200 blocks: intervals, maybe of ratios, are still wider than asked for";
     assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
+}
+
+/// An arm that gives the one value in even blocks and the other in odd ones.
+fn alternating(name: &str, told: &Told, values: [f64; 2]) -> Arm {
+    let turns = told.turns.clone();
+    arm(name, move |_| {
+        let block = turns.borrow().last().map_or(0, |(block, _)| *block);
+        Ok(values[block as usize % 2])
+    })
+}
+
+#[test]
+fn a_run_until_the_intervals_are_narrow_waits_for_those_of_the_ratios_too() {
+    let told = Told::default();
+    let arms = || {
+        let one = alternating("a", &told, [0.96, 1.04]);
+        vec![one, alternating("b", &told, [1.04, 0.96])]
+    };
+    // The medians are within ±4%, the ratio is within ±8%.
+    let (record, _) = run_told(arms(), Blocks::UntilCi(6.0), told.clone());
+    assert_eq!(record.expect("both run").blocks, 200);
+    let (record, _) = run_told(arms(), Blocks::UntilCi(9.0), told.clone());
+    assert_eq!(record.expect("both run").blocks, 10);
+}
+
+#[test]
+fn two_modes_are_told_with_figures_that_differ_and_their_unit() {
+    let told = Told::default();
+    let arms = vec![alternating("a", &told, [0.0011, 0.0010])];
+    let (record, _) = run_told(arms, Blocks::Exactly(10), told);
+    let said = "a: runs in two modes, around 0.00100 GiB/s and around 0.00110 GiB/s";
+    let notes = record.expect("it runs").notes;
+    assert!(notes.iter().any(|note| note == said), "{notes:?}");
+}
+
+#[test]
+fn a_sample_that_takes_the_interval_away_is_named_in_the_notes() {
+    let told = Told::default();
+    let arms = vec![steady("a", 1.0), alternating("odd", &told, [1.0, 0.0])];
+    let (record, _) = run_told(arms, Blocks::Exactly(4), told);
+    let record = record.expect("both run");
+    assert_eq!(found(&record, "odd").ci95, None);
+    let said = "odd: no interval or verdict: 0 in block 2 is neither a speed nor a time";
+    assert!(record.notes.iter().any(|note| note.starts_with(said)), "{:?}", record.notes);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytepath_report::doubt::{self, Here, Kind};
-use bytepath_report::{Arm, Better, Build, Record, Unit, Verdict, answer};
+use bytepath_report::{Arm, Better, Build, Record, Sample, Unit, Verdict, answer};
 
 use crate::sample;
 
@@ -60,6 +60,46 @@ fn an_arm_that_is_faster_is_told_of_though_the_best_median_is_anothers() {
         ["vmsplice → splice, huge is surely faster with 94.2 GiB/s [91.0, 96.3], 11.1 times the \
              reference write → read [10.8, 11.4]; the best median is that of the reference, 95.0 GiB/s."]
     );
+}
+
+/// A record whose arms have these values, with a reference that both others are faster than.
+fn rivals(one: [f64; 6], other: [f64; 6]) -> Record {
+    let mut record = sample::record();
+    record.arms.truncate(3);
+    record.arms[1].name = "other".to_owned();
+    record.arms[2].name = "one".to_owned();
+    for (arm, values) in record.arms[1..].iter_mut().zip([other, one]) {
+        let sample =
+            |(block, value): (u32, f64)| Sample { block, value, seconds: 1.0, ..Sample::default() };
+        arm.samples = (0..).zip(values).map(sample).collect();
+        (arm.median, arm.ci95, arm.touched) = (Some(values[0]), None, true);
+        (arm.ratio, arm.ratio_ci95) = (Some(2.0), Some([1.9, 2.1]));
+        arm.verdict = Some(Verdict::Faster);
+    }
+    record
+}
+
+#[test]
+fn the_fastest_is_named_only_where_it_is_told_apart_from_the_next() {
+    let one = [20.1, 20.2, 19.8, 20.0, 20.3, 19.9];
+    // Of about the same figures, and block by block now the one is ahead and now the other.
+    let other = [20.0, 20.4, 20.0, 19.9, 20.0, 20.2];
+    let record = rivals(one, other);
+    assert_eq!(
+        answer::of(&record),
+        ["“one” has the best median, 20.1 GiB/s, 2.00 times the reference write → read \
+          [1.90, 2.10], and is not told apart from “other”. Of the others, 1 faster."]
+    );
+    // A little ahead in every block, though the blocks differ by more.
+    let told = answer::of(&rivals(one, one.map(|value| value - 0.05)));
+    assert!(told[0].starts_with("“one” is fastest with 20.1 GiB/s"), "{told:?}");
+    // Nothing joins imported samples in blocks.
+    let mut record = rivals(one, one.map(|value| value - 0.05));
+    record.settings.insert(doubt::IMPORTED.to_owned(), "hyperfine".into());
+    assert!(answer::of(&record)[0].contains("is not told apart from “other”"));
+    record = rivals(one, one.map(|value| value / 2.0));
+    record.settings.insert(doubt::IMPORTED.to_owned(), "hyperfine".into());
+    assert!(answer::of(&record)[0].starts_with("“one” is fastest"));
 }
 
 #[test]

@@ -277,11 +277,10 @@ fn forget_cpu(costs: &mut Costs) {
 fn latencies_of(said: &Value) -> Option<Histogram<u64>> {
     let jobs = said["jobs"].as_array()?;
     let sides = jobs.iter().flat_map(|job| [&job["read"], &job["write"]]);
-    let mut all = latency::empty();
-    for (ns, count) in sides.filter_map(|side| side["lat_ns"]["bins"].as_object()).flatten() {
-        all.saturating_record_n(ns.parse().ok()?, count.as_u64()?);
-    }
-    (!all.is_empty()).then_some(all)
+    let bins = sides.filter_map(|side| side["lat_ns"]["bins"].as_object()).flatten();
+    let counts: Option<Vec<_>> =
+        bins.map(|(ns, count)| Some((ns.parse().ok()?, count.as_u64()?))).collect();
+    latency::counted(counts?).ok().filter(|all| !all.is_empty())
 }
 
 #[cfg(test)]
@@ -327,5 +326,8 @@ mod tests {
         let counts = [1000, 2000, 5000].map(|ns| found.count_at(ns));
         assert_eq!((found.len(), counts), (7, [4, 1, 2]));
         assert_eq!(latencies_of(&json!({"jobs": [{"read": {}}]})), None);
+        let long = json!({"jobs": [{"read": side(json!({"90000000000": 1})), "write": {}}]});
+        let longest_ns = latencies_of(&long).expect("there was one").max();
+        assert!(longest_ns.abs_diff(90_000_000_000) < 90_000_000, "{longest_ns}");
     }
 }

@@ -312,6 +312,30 @@ def test_an_interrupt_ends_the_command_that_copies(command, tmp_path, monkeypatc
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+def test_an_interrupt_at_whatever_moment_leaves_no_command_behind(python):
+    # One that ends at once; whoever is lost is never waited for.
+    script = """if True:
+        import itertools, os, sys
+        sys.path.insert(0, sys.argv[1])
+        from interrupts import interrupted_at
+        from bytepath import _program
+
+        left = []
+        for number in itertools.count():
+            goes_on = interrupted_at(number, lambda: _program.run([])) is not None
+            try:
+                os.waitpid(-1, 0)
+                left.append(number)
+            except ChildProcessError:
+                pass
+            if not goes_on:
+                break
+        print(number > 100, left)
+    """
+    done = python(script, os.path.dirname(__file__), prefix=("env", f"BYTEPATH_PROGRAM={shutil.which('true')}"))
+    assert done.stdout == "True []\n", done.stderr
+
+
 def test_files_that_links_lead_to_twice_are_copied_twice(command, tmp_path):
     source = tmp_path / "source"
     (source / "sub").mkdir(parents=True)

@@ -343,7 +343,8 @@ class ChannelListener:
         check_ring_bytes(ring_bytes)
         if self._listener is None:
             raise RuntimeError(f"this listener belongs to process {self._owner}, which a process forked from it cannot use")
-        end = None if timeout is None else monotonic() + timeout
+        # A number of whatever kind.
+        end = None if timeout is None else monotonic() + float(timeout)
         left = timeout
         while True:
             fd = self._listener.accept(left)

@@ -160,11 +160,12 @@ class Queue:
 
         When it returns, the object is in memory that outlives this process. `PeerGone` where the process that
         received is gone: what it had not received yet is lost."""
+        # A number of whatever kind.
+        left = 0.0 if not block else None if timeout is None else float(timeout)
         if (pool := self._pool) is not None:
-            if not self._put_into_pool(pool, dumps(obj), timeout if block else 0.0):
+            if not self._put_into_pool(pool, dumps(obj), left):
                 raise Full
             return
-        left = timeout if block else 0.0
         until = None if left is None else monotonic() + left
         outbox = self._outbox or self._put_first(until)
         if outbox is None:

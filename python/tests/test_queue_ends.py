@@ -24,6 +24,8 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import channel_work as work
@@ -255,6 +257,24 @@ def test_a_time_that_is_no_number_is_over_at_once():
     queue.put(1)
     with pytest.raises(queues.Full):
         queue.put(2, timeout=float("nan"))
+
+
+@pytest.mark.parametrize("receivers", ["one", "many"])
+@pytest.mark.parametrize("number", [Decimal("0.01"), Fraction(1, 100), np.float32(0.01), 0], ids=repr)
+def test_seconds_are_numbers_of_whatever_kind(number, receivers):
+    with bytepath.Queue(maxsize=1, receivers=receivers) as queue:
+        queue.put(1, timeout=number)
+        with pytest.raises(queues.Full):
+            queue.put(2, timeout=number)
+        assert queue.get(timeout=number) == 1
+        with pytest.raises(queues.Empty):
+            queue.get(timeout=number)
+    one, other = bytepath.Channel.pair()
+    with one, other, bytepath.ChannelListener(f"@bytepath-test-{os.urandom(8).hex()}") as listener:
+        one.send(1, timeout=number)
+        assert other.poll(number) and other.recv(timeout=number) == 1
+        with pytest.raises(TimeoutError):
+            listener.accept(timeout=number)
 
 
 def test_a_put_that_waits_for_room_ends_when_the_queue_is_closed():

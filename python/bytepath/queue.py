@@ -371,8 +371,8 @@ class Queue:
         return not self._readers.looked(inbox, inbox.poll, 0.0)
 
     def full(self) -> bool:
-        """Whether `maxsize` objects are in it now, or the ring has no room for one more like the last that this
-        process put."""
+        """Whether `maxsize` objects are in it now, or there is no room, in the ring or within `capacity`, for one more
+        like the last that this process put, or would have."""
         if 0 < self._maxsize <= self.qsize():
             return True
         if (pool := self._pool) is not None:

@@ -432,6 +432,44 @@ def test_a_queue_without_a_size_is_full_when_its_ring_is(receivers):
     queue.put_nowait("once more")
 
 
+@pytest.mark.parametrize("receivers", ["one", "many"])
+def test_a_queue_is_full_when_it_has_no_memory_for_one_more_like_the_last(receivers):
+    queue = bytepath.Queue(receivers=receivers, capacity=8 << 20)
+    items = np.zeros(3 << 18)
+    queue.put(items)
+    assert queue.full(), "two are more than it may hold"
+    with pytest.raises(queues.Full):
+        queue.put_nowait(items)
+    assert queue.full()
+    queue.put("small")
+    assert not queue.full()
+    with pytest.raises(queues.Full):
+        queue.put_nowait(items)
+    assert queue.full()
+    got = queue.get()
+    assert got.nbytes == items.nbytes and queue.get() == "small"
+    del got
+    assert not queue.full()
+    queue.put_nowait(items)
+
+
+def test_who_asks_whether_a_queue_is_full_does_not_keep_a_task_from_being_woken():
+    queue = bytepath.Queue(capacity=1 << 20)
+    items = np.zeros(100_000)
+
+    async def put_when_there_is_memory() -> None:
+        await queue.put_async(items)
+        putting = asyncio.ensure_future(queue.put_async(items))
+        await asyncio.sleep(0)
+        assert not putting.done() and queue.full()
+        got = queue.get()
+        del got
+        assert not queue.full()
+        await asyncio.wait_for(putting, 30)
+
+    asyncio.run(put_when_there_is_memory())
+
+
 def test_a_queue_whose_receiver_is_gone_is_not_full():
     queue = bytepath.Queue(**SMALL)
     told, tells = fork().Pipe(False)

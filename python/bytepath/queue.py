@@ -248,21 +248,17 @@ class Queue:
             if until is not None:
                 left = min(max(until - monotonic(), 0.0), _CONNECTS_S)
             with self._making:
-                outbox = self._outbox
-                if outbox is None:
+                if self._outbox is None:
                     self._check_open()
+                    sizes = (self._ring_bytes, self._capacity)
                     try:
-                        made = _bytepath.Outbox.connect(
-                            self._address, self._ring_bytes, self._capacity, left, self._board
+                        _bytepath.make_once(
+                            self, "_outbox", _bytepath.Outbox.connect, self._address, *sizes, left, self._board
                         )
-                        # A handler of a signal may have made one meanwhile, and put into it.
-                        if (outbox := self._outbox) is None:
-                            outbox = self._outbox = made
-                        elif made is not None:
-                            made.close()
                     finally:
                         # It may be that nobody listens any more because this was closed.
                         self._let_go_if_over()
+                outbox = self._outbox
             if outbox is not None or not (until is None or monotonic() < until):
                 return outbox
             sleep(MOMENT_S)

@@ -31,6 +31,7 @@ from pathlib import Path
 import channel_work as work
 import numpy as np
 import pytest
+from interrupts import interrupted_at
 
 import bytepath
 
@@ -494,6 +495,27 @@ def test_a_process_whose_first_put_was_interrupted_is_not_taken_for_killed(monke
         with pytest.raises(queues.Empty):
             queue.get(timeout=0.1)
         assert queue.qsize() == 0
+
+
+def test_a_ring_whose_making_was_interrupted_is_there_for_the_next_put(monkeypatch):
+    make, made = bytepath._bytepath.Outbox.connect, []
+
+    def close(*arguments: object) -> object:
+        """Makes one. A function of this name is not interrupted."""
+        made.append(make(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(bytepath._bytepath, "Outbox", types.SimpleNamespace(connect=close))
+    for number in itertools.count():
+        with bytepath.Queue() as queue:
+            made.clear()
+            goes_on = interrupted_at(number, lambda queue=queue: queue.put("first")) is not None
+            queue.put("last")
+            assert len(made) == 1, number
+            assert queue.get(timeout=30) == "last" or queue.get(timeout=30) == "last"
+        if not goes_on:
+            break
+    assert number > 50
 
 
 def test_an_end_that_a_forked_process_collects_stays_its_parents(monkeypatch):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 __version__: str
+CLAIM: bytes
 
 class Moved:
     bytes: int

@@ -31,6 +31,10 @@ mod _bytepath {
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
+    /// With which the names of ends of channels begin that a process has used.
+    #[pymodule_export]
+    const CLAIM: &[u8] = crate::channel::CLAIM;
+
     #[pymodule_export]
     use crate::copying::{
         Moved, NamedProfile, check_apart, check_sink, check_source, copy_file, is_stream,

@@ -613,6 +613,43 @@ def test_a_channel_whose_other_end_is_killed_says_so_to_both_ways():
             here.send(np.zeros(10_000), timeout=30)
 
 
+@pytest.mark.parametrize("end", ["killed", "closed", "collected", "over"])
+@pytest.mark.parametrize("way", [*METHODS, "address"])
+def test_the_end_of_who_has_only_received_is_told_as_what_it_was(way, end):
+    context = multiprocessing.get_context("spawn" if way == "address" else way)
+    if way == "address":
+        address = f"@bytepath-test-{os.urandom(8).hex()}"
+        with bytepath.ChannelListener(address) as listener:
+            child = context.Process(target=work.connect_and_receive_then, args=(address, end))
+            child.start()
+            here = listener.accept(timeout=30)
+    else:
+        here, there = bytepath.Channel.pair()
+        with there:
+            child = context.Process(target=work.receive_then, args=(there, end))
+            child.start()
+    here.send(1)
+    with pytest.raises(EOFError) as raised:
+        here.recv(timeout=30)
+    child.join()
+    assert raised.type is (bytepath.PeerGone if end == "killed" else EOFError), raised.value
+    assert child.exitcode == (-signal.SIGKILL if end == "killed" else 0)
+    with pytest.raises(EOFError):
+        here.recv(timeout=30)
+
+
+@pytest.mark.parametrize("used", ["not at all", "to receive"])
+def test_an_end_that_sent_nothing_and_is_closed_is_an_end(used):
+    here, there = bytepath.Channel.pair()
+    if used != "not at all":
+        there.send(1)
+        assert here.recv() == 1
+    here.close()
+    with pytest.raises(EOFError) as raised:
+        there.recv(timeout=30)
+    assert raised.type is EOFError
+
+
 def test_the_death_of_who_made_both_ends_is_told_to_a_process_that_was_forked_with_them():
     told, tells = fork().Pipe(False)
 

@@ -597,7 +597,8 @@ def test_a_handler_of_a_signal_may_close_the_end_that_its_thread_makes(monkeypat
     make = bytepath._bytepath.Outbox.from_fd
 
     def made(*arguments: object) -> object:
-        signal.raise_signal(signal.SIGUSR1)
+        if not here.closed:
+            signal.raise_signal(signal.SIGUSR1)
         return make(*arguments)
 
     before = signal.signal(signal.SIGUSR1, lambda *_: here.close())

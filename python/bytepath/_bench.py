@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Union
 
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 #: Options that say where the record goes, which is here.
 _OURS = {"json", "csv", "report", "plot", "list", "no_store"}
+
+#: The `schema` of the records that this version reads.
+_SCHEMA = "bytepath.record/1"
+
+#: Columns of numbers in the tables of arms, costs apart, and of samples.
+_NUMBERS = {"median", "low", "high", "ratio", "ratio_low", "ratio_high"}
+_SAMPLE_NUMBERS = {"value", "seconds", "steal_share", "foreign_cpu_share"}
 
 #: Where a notebook shows a record; printing, to a browser, is a modal.
 _FRAME = (
@@ -56,8 +63,7 @@ class Record:
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
-        if not str(data.get("schema", "")).startswith("bytepath.record/"):
-            raise ValueError(f"this is no record of bytepath's: its schema is {data.get('schema')!r}")
+        _check_schema(data)
         self.data = data
         self.arms = [_arm(arm) for arm in data["arms"]]
 
@@ -92,8 +98,7 @@ class Record:
         """An arm a row: what it gave, its interval, its ratio to the reference, parameters, costs. A parameter that
         is called like one of the others has `parameter_` before its name."""
         costs = {name for arm in self.arms for name in arm.costs}
-        frame: pandas.DataFrame = _pandas().DataFrame([_row(arm, costs) for arm in self.arms])
-        return frame.set_index("arm")
+        return _frame([_row(arm, costs) for arm in self.arms], _NUMBERS | costs).set_index("arm")
 
     def samples(self) -> pandas.DataFrame:
         """A sample a row: arm, block, value, and what disturbed it."""
@@ -102,8 +107,7 @@ class Record:
             for arm in self.data["arms"]
             for sample in arm["samples"]
         ]
-        frame: pandas.DataFrame = _pandas().DataFrame(rows)
-        return frame
+        return _frame(rows, _SAMPLE_NUMBERS)
 
     def __iter__(self) -> Iterator[str]:
         """The names of the arms."""
@@ -133,6 +137,28 @@ class Record:
             return None
         # A frame of its own: neither disturbs the other's styles, and its script reaches nothing else.
         return _FRAME.format(page=html.escape(page), title=html.escape(f"bytepath {self.id}"))
+
+
+def _check_schema(data: Any) -> None:
+    """Refuses, in the command's words, what it refuses."""
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema == _SCHEMA:
+        return
+    if schema is None:
+        raise ValueError(f'not a record: no "schema": "{_SCHEMA}" at the top level')
+    family, _, major = str(schema).rpartition("/")
+    if family == _SCHEMA.rpartition("/")[0] and major.isdecimal() and int(major) > 1:
+        raise ValueError(
+            f'record too new: this bytepath reads "{_SCHEMA}", found "{schema}"; use the bytepath that wrote it, or a '
+            "later one"
+        )
+    raise ValueError(f'not a record: expected schema "{_SCHEMA}", found "{schema}"')
+
+
+def _frame(rows: list[dict[str, Any]], numbers: Iterable[str]) -> pandas.DataFrame:
+    """A table in which these columns hold numbers, also where no row has one."""
+    frame: pandas.DataFrame = _pandas().DataFrame(rows)
+    return frame.astype({name: float for name in numbers if name in frame})
 
 
 def _row(arm: Arm, costs: set[str]) -> dict[str, Any]:

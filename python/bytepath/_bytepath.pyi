@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 __version__: str
+CLAIM: bytes
 
 class Moved:
     bytes: int
@@ -132,3 +133,4 @@ class Meeting:
 
 def connect(address: str, timeout: float) -> int: ...
 def make_first(channel: Any, place: str, descriptor: str, make: Callable[..., Any], *sizes: int) -> None: ...
+def make_once(queue: Any, place: str, make: Callable[..., Any], *arguments: Any) -> None: ...

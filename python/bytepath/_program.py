@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import shutil
@@ -60,7 +61,7 @@ def run(
     """
     # From the folder, a relative name would be another.
     command = [os.path.abspath(program()), *arguments]
-    process = subprocess.Popen(
+    started = _Started(
         command,
         stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -70,17 +71,60 @@ def run(
         cwd=folder,
         restore_signals=restore_signals,
     )
-    said = _Shown(process) if show and process.stderr is not None else None
+    said = None
     try:
+        process = started.process()
+        if show and process.stderr is not None:
+            said = _Shown(process)
         out, err = process.communicate(given)
     except BaseException:
-        _stop(process)
+        started.stop()
         raise
     finally:
         if said is not None:
             # What it has started, and left, may still have its standard error.
             said.join(_STOP_SECONDS)
     return subprocess.CompletedProcess(command, process.returncode, out, said.text if said else err or "")
+
+
+class _Started:
+    """Starts a program in a thread, where no handler of a signal runs: what one raises between the program's start and
+    its having a name here would leave it to itself."""
+
+    def __init__(self, command: list[Any], **options: Any) -> None:
+        self._command, self._options = command, options
+        self._process: subprocess.Popen[str] | Exception | None = None
+        self._is_wanted = True
+        # Held while it is being started, and until it was.
+        self._starting, self._to_be_started = threading.Lock(), threading.Lock()
+
+    def process(self) -> subprocess.Popen[str]:
+        """The program, once it runs."""
+        self._to_be_started.acquire()
+        # A Thread's own words for this may be interrupted in their middle, and are other errors then.
+        _thread.start_new_thread(self._start, ())
+        self._to_be_started.acquire()
+        if isinstance(self._process, Exception):
+            raise self._process
+        assert self._process is not None
+        return self._process
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._is_wanted:
+                try:
+                    self._process = subprocess.Popen(self._command, **self._options)
+                except Exception as error:
+                    self._process = error
+        self._to_be_started.release()
+
+    def stop(self) -> None:
+        """Stops it, also where this thread is about to start it."""
+        self._is_wanted = False
+        with self._starting:
+            process = self._process
+        if isinstance(process, subprocess.Popen):
+            _stop(process)
 
 
 class _Shown(threading.Thread):

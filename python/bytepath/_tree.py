@@ -55,8 +55,8 @@ class TreeCopied:
 
 
 def copytree(
-    source: str | os.PathLike[str],
-    destination: str | os.PathLike[str],
+    source: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+    destination: str | bytes | os.PathLike[str] | os.PathLike[bytes],
     symlinks: bool = False,
     ignore: Ignore | None = None,
     copy_function: CopyFunction = shutil.copy2,
@@ -73,7 +73,8 @@ def copytree(
     there and `ignore_dangling_symlinks` says so.
     `ignore`: called with each directory and the names in it, it gives the names that are left out
     (shutil.ignore_patterns makes such). What comes into the tree after that is not asked about.
-    `copy_function`: copies each file, instead of the engine, which takes the place of shutil.copy2.
+    `copy_function`: copies each file, instead of the engine, which takes the place of shutil.copy2. Both are
+    called with names that are text, also where the ends are bytes.
     `route`, `profile`: see `copy`.
 
     Several threads copy where that is faster, but for a `copy_function`. Raises TreeError, an OSError

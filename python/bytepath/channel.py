@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import errno
 import gc
 import os
@@ -26,8 +27,9 @@ __all__ = ["AsyncChannel", "Channel", "ChannelError", "ChannelListener", "PeerGo
 # with it.
 _HELLO = b"bytepath channel 1"
 
-# The name of an end's socket in the kernel begins so, once a process has used it, whose number follows.
-_CLAIM = b"bytepath-end-"
+# The name of an end's socket in the kernel begins so, once a process has used it, whose number follows; the other end
+# looks at it.
+_CLAIM = _bytepath.CLAIM
 
 # What is lacking for a while: descriptors, here or on their way to others, and memory.
 _LACKS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS})
@@ -119,7 +121,8 @@ class Channel:
 
     def recv(self, timeout: float | None = None) -> Any:
         """Receives the next object. Waits for one, at most so many seconds (TimeoutError). EOFError where
-        the other end is closed; `PeerGone`, which is one too, where it is gone without having been closed."""
+        the other end is closed, or nobody has used it before it went; `PeerGone`, which is one too, where the process
+        that used it is gone without having closed it."""
         inbox = self._inbox or self._receive_first()
         message = self._readers.looked(inbox, inbox.receive, timeout)
         if message is None:
@@ -242,11 +245,20 @@ class Channel:
             self.close()
 
     def _let_go(self, early: bool = False) -> None:
+        self._make_last_word()
         outbox, inbox = self._outbox, self._inbox
         if outbox is not None:
             outbox.close()
         if inbox is not None and not (early and (inbox.is_waited_in() or self._readers.count() > 0)):
             inbox.close()
+
+    def _make_last_word(self) -> None:
+        """Has something to say that no more comes with where this process has only received: that its descriptors are
+        closed says only that it is gone."""
+        if self._outbox is None and self._owner == os.getpid():
+            # Where even that cannot be made, the other end is told so much.
+            with contextlib.suppress(OSError, MemoryError), self._making:
+                _bytepath.make_first(self, "_outbox", "_sends", _bytepath.Outbox.from_fd, 0, 0)
 
     def _forked(self) -> None:
         # What the parent has used is the parent's, whose ends are not to stay open here.
@@ -343,7 +355,8 @@ class ChannelListener:
         check_ring_bytes(ring_bytes)
         if self._listener is None:
             raise RuntimeError(f"this listener belongs to process {self._owner}, which a process forked from it cannot use")
-        end = None if timeout is None else monotonic() + timeout
+        # A number of whatever kind.
+        end = None if timeout is None else monotonic() + float(timeout)
         left = timeout
         while True:
             fd = self._listener.accept(left)

@@ -160,11 +160,12 @@ class Queue:
 
         When it returns, the object is in memory that outlives this process. `PeerGone` where the process that
         received is gone: what it had not received yet is lost."""
+        # A number of whatever kind.
+        left = 0.0 if not block else None if timeout is None else float(timeout)
         if (pool := self._pool) is not None:
-            if not self._put_into_pool(pool, dumps(obj), timeout if block else 0.0):
+            if not self._put_into_pool(pool, dumps(obj), left):
                 raise Full
             return
-        left = timeout if block else 0.0
         until = None if left is None else monotonic() + left
         outbox = self._outbox or self._put_first(until)
         if outbox is None:
@@ -247,21 +248,17 @@ class Queue:
             if until is not None:
                 left = min(max(until - monotonic(), 0.0), _CONNECTS_S)
             with self._making:
-                outbox = self._outbox
-                if outbox is None:
+                if self._outbox is None:
                     self._check_open()
+                    sizes = (self._ring_bytes, self._capacity)
                     try:
-                        made = _bytepath.Outbox.connect(
-                            self._address, self._ring_bytes, self._capacity, left, self._board
+                        _bytepath.make_once(
+                            self, "_outbox", _bytepath.Outbox.connect, self._address, *sizes, left, self._board
                         )
-                        # A handler of a signal may have made one meanwhile, and put into it.
-                        if (outbox := self._outbox) is None:
-                            outbox = self._outbox = made
-                        elif made is not None:
-                            made.close()
                     finally:
                         # It may be that nobody listens any more because this was closed.
                         self._let_go_if_over()
+                outbox = self._outbox
             if outbox is not None or not (until is None or monotonic() < until):
                 return outbox
             sleep(MOMENT_S)
@@ -370,8 +367,8 @@ class Queue:
         return not self._readers.looked(inbox, inbox.poll, 0.0)
 
     def full(self) -> bool:
-        """Whether `maxsize` objects are in it now, or the ring has no room for one more like the last that this
-        process put."""
+        """Whether `maxsize` objects are in it now, or there is no room, in the ring or within `capacity`, for one more
+        like the last that this process put, or would have."""
         if 0 < self._maxsize <= self.qsize():
             return True
         if (pool := self._pool) is not None:

@@ -22,7 +22,7 @@ mod _bytepath {
     use super::*;
 
     #[pymodule_export]
-    use crate::channel::{Board, Inbox, Meeting, Outbox, Pool, connect, make_first};
+    use crate::channel::{Board, Inbox, Meeting, Outbox, Pool, connect, make_first, make_once};
     #[pymodule_export]
     use crate::channel::{about_to_fork, forked_in_child, forked_in_parent, gives_back_later};
 
@@ -30,6 +30,10 @@ mod _bytepath {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    /// With which the names of ends of channels begin that a process has used.
+    #[pymodule_export]
+    const CLAIM: &[u8] = crate::channel::CLAIM;
 
     #[pymodule_export]
     use crate::copying::{

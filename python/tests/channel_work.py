@@ -80,6 +80,21 @@ def receive_one(channel: bytepath.Channel, told) -> None:
     _use(lambda: channel.recv(timeout=30), told)
 
 
+def receive_then(channel: bytepath.Channel, end: str) -> None:
+    """Receives one object, sends nothing, and ends."""
+    channel.recv(timeout=30)
+    if end == "closed":
+        channel.close()
+    elif end == "collected":
+        channel.__del__()
+    elif end == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def connect_and_receive_then(address: str, end: str) -> None:
+    receive_then(bytepath.Channel.connect(address, timeout=30), end)
+
+
 def use_both(told, *given, ends=None) -> None:
     one, other = ends.values() if ends else given[-1] if isinstance(given[-1], list) else given
 

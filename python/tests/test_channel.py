@@ -432,6 +432,44 @@ def test_a_queue_without_a_size_is_full_when_its_ring_is(receivers):
     queue.put_nowait("once more")
 
 
+@pytest.mark.parametrize("receivers", ["one", "many"])
+def test_a_queue_is_full_when_it_has_no_memory_for_one_more_like_the_last(receivers):
+    queue = bytepath.Queue(receivers=receivers, capacity=8 << 20)
+    items = np.zeros(3 << 18)
+    queue.put(items)
+    assert queue.full(), "two are more than it may hold"
+    with pytest.raises(queues.Full):
+        queue.put_nowait(items)
+    assert queue.full()
+    queue.put("small")
+    assert not queue.full()
+    with pytest.raises(queues.Full):
+        queue.put_nowait(items)
+    assert queue.full()
+    got = queue.get()
+    assert got.nbytes == items.nbytes and queue.get() == "small"
+    del got
+    assert not queue.full()
+    queue.put_nowait(items)
+
+
+def test_who_asks_whether_a_queue_is_full_does_not_keep_a_task_from_being_woken():
+    queue = bytepath.Queue(capacity=1 << 20)
+    items = np.zeros(100_000)
+
+    async def put_when_there_is_memory() -> None:
+        await queue.put_async(items)
+        putting = asyncio.ensure_future(queue.put_async(items))
+        await asyncio.sleep(0)
+        assert not putting.done() and queue.full()
+        got = queue.get()
+        del got
+        assert not queue.full()
+        await asyncio.wait_for(putting, 30)
+
+    asyncio.run(put_when_there_is_memory())
+
+
 def test_a_queue_whose_receiver_is_gone_is_not_full():
     queue = bytepath.Queue(**SMALL)
     told, tells = fork().Pipe(False)
@@ -573,6 +611,43 @@ def test_a_channel_whose_other_end_is_killed_says_so_to_both_ways():
     with pytest.raises(bytepath.PeerGone):
         while True:
             here.send(np.zeros(10_000), timeout=30)
+
+
+@pytest.mark.parametrize("end", ["killed", "closed", "collected", "over"])
+@pytest.mark.parametrize("way", [*METHODS, "address"])
+def test_the_end_of_who_has_only_received_is_told_as_what_it_was(way, end):
+    context = multiprocessing.get_context("spawn" if way == "address" else way)
+    if way == "address":
+        address = f"@bytepath-test-{os.urandom(8).hex()}"
+        with bytepath.ChannelListener(address) as listener:
+            child = context.Process(target=work.connect_and_receive_then, args=(address, end))
+            child.start()
+            here = listener.accept(timeout=30)
+    else:
+        here, there = bytepath.Channel.pair()
+        with there:
+            child = context.Process(target=work.receive_then, args=(there, end))
+            child.start()
+    here.send(1)
+    with pytest.raises(EOFError) as raised:
+        here.recv(timeout=30)
+    child.join()
+    assert raised.type is (bytepath.PeerGone if end == "killed" else EOFError), raised.value
+    assert child.exitcode == (-signal.SIGKILL if end == "killed" else 0)
+    with pytest.raises(EOFError):
+        here.recv(timeout=30)
+
+
+@pytest.mark.parametrize("used", ["not at all", "to receive"])
+def test_an_end_that_sent_nothing_and_is_closed_is_an_end(used):
+    here, there = bytepath.Channel.pair()
+    if used != "not at all":
+        there.send(1)
+        assert here.recv() == 1
+    here.close()
+    with pytest.raises(EOFError) as raised:
+        there.recv(timeout=30)
+    assert raised.type is EOFError
 
 
 def test_the_death_of_who_made_both_ends_is_told_to_a_process_that_was_forked_with_them():

@@ -80,9 +80,28 @@ def test_a_parameter_is_no_other_column_of_a_data_frame():
 def test_a_record_is_kept_and_read_again(record, tmp_path):
     record.save(tmp_path / "run.json")
     assert bytepath.Record.load(tmp_path / "run.json").data == record.data
-    (tmp_path / "other.json").write_text('{"schema": "other/1"}')
-    with pytest.raises(ValueError, match="no record"):
-        bytepath.Record.load(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize("given", [{"schema": "other/1"}, {"schema": "bytepath.record/2"}, {"schema": "bytepath.record/x"}, {}])
+def test_what_the_command_takes_for_no_record_is_none(command, tmp_path, given):
+    file = tmp_path / "other.json"
+    file.write_text(json.dumps(given))
+    said = subprocess.run([command, "report", file], capture_output=True, text=True).stderr
+    with pytest.raises(ValueError) as raised:
+        bytepath.Record.load(file)
+    assert str(raised.value) in said
+
+
+def test_numbers_are_numbers_in_a_data_frame_also_where_no_arm_has_one():
+    pytest.importorskip("pandas")
+    sample = {"value": 1, "seconds": 1, "steal_share": None, "foreign_cpu_share": None, "flag_why": None}
+    arm = {"name": "one", "unit": "s", "status": "unavailable", "median": None, "costs": {"cost": None}, "samples": [sample]}
+    record = bytepath.Record({"schema": "bytepath.record/1", "id": "x", "trusted": True, "arms": [arm]})
+    for frame, numbers in [
+        (record.to_pandas(), ["median", "low", "high", "ratio", "ratio_low", "ratio_high", "cost"]),
+        (record.samples(), ["value", "seconds", "steal_share", "foreign_cpu_share"]),
+    ]:
+        assert (frame.dtypes[numbers] == float).all(), frame.dtypes
 
 
 def test_a_notebook_shows_the_plots_without_a_network(record):

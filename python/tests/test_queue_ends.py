@@ -24,11 +24,14 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import channel_work as work
 import numpy as np
 import pytest
+from interrupts import interrupted_at
 
 import bytepath
 
@@ -257,6 +260,24 @@ def test_a_time_that_is_no_number_is_over_at_once():
         queue.put(2, timeout=float("nan"))
 
 
+@pytest.mark.parametrize("receivers", ["one", "many"])
+@pytest.mark.parametrize("number", [Decimal("0.01"), Fraction(1, 100), np.float32(0.01), 0], ids=repr)
+def test_seconds_are_numbers_of_whatever_kind(number, receivers):
+    with bytepath.Queue(maxsize=1, receivers=receivers) as queue:
+        queue.put(1, timeout=number)
+        with pytest.raises(queues.Full):
+            queue.put(2, timeout=number)
+        assert queue.get(timeout=number) == 1
+        with pytest.raises(queues.Empty):
+            queue.get(timeout=number)
+    one, other = bytepath.Channel.pair()
+    with one, other, bytepath.ChannelListener(f"@bytepath-test-{os.urandom(8).hex()}") as listener:
+        one.send(1, timeout=number)
+        assert other.poll(number) and other.recv(timeout=number) == 1
+        with pytest.raises(TimeoutError):
+            listener.accept(timeout=number)
+
+
 def test_a_put_that_waits_for_room_ends_when_the_queue_is_closed():
     queue = bytepath.Queue(maxsize=1)
     queue.put(1)
@@ -476,6 +497,27 @@ def test_a_process_whose_first_put_was_interrupted_is_not_taken_for_killed(monke
         assert queue.qsize() == 0
 
 
+def test_a_ring_whose_making_was_interrupted_is_there_for_the_next_put(monkeypatch):
+    make, made = bytepath._bytepath.Outbox.connect, []
+
+    def close(*arguments: object) -> object:
+        """Makes one. A function of this name is not interrupted."""
+        made.append(make(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(bytepath._bytepath, "Outbox", types.SimpleNamespace(connect=close))
+    for number in itertools.count():
+        with bytepath.Queue() as queue:
+            made.clear()
+            goes_on = interrupted_at(number, lambda queue=queue: queue.put("first")) is not None
+            queue.put("last")
+            assert len(made) == 1, number
+            assert queue.get(timeout=30) == "last" or queue.get(timeout=30) == "last"
+        if not goes_on:
+            break
+    assert number > 50
+
+
 def test_an_end_that_a_forked_process_collects_stays_its_parents(monkeypatch):
     here, there = bytepath.Channel.pair()
     with here, there:
@@ -555,7 +597,8 @@ def test_a_handler_of_a_signal_may_close_the_end_that_its_thread_makes(monkeypat
     make = bytepath._bytepath.Outbox.from_fd
 
     def made(*arguments: object) -> object:
-        signal.raise_signal(signal.SIGUSR1)
+        if not here.closed:
+            signal.raise_signal(signal.SIGUSR1)
         return make(*arguments)
 
     before = signal.signal(signal.SIGUSR1, lambda *_: here.close())

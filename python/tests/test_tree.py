@@ -103,6 +103,26 @@ def test_what_is_to_be_ignored_is_left_out_as_shutil_does_it(command, spoiled, t
     assert sum(copied.routes.values()) == copied.bytes
 
 
+@pytest.mark.parametrize("kind", [os.fsencode, lambda path: path], ids=["bytes", "path"])
+@pytest.mark.parametrize("copy_function", [shutil.copy2, shutil.copyfile])
+def test_the_ends_may_be_bytes_and_functions_are_called_with_text(command, tree, tmp_path, kind, copy_function):
+    seen = []
+
+    def ignore(folder, names):
+        seen.extend([folder, *names])
+        return {"file 3"}
+
+    def copies(source, destination):
+        seen.extend([source, destination])
+        return copy_function(source, destination)
+
+    function = copy_function if copy_function is shutil.copy2 else copies
+    copied = bytepath.copytree(kind(tree), kind(tmp_path / "new"), True, ignore, function)
+    assert copied.files == 50 and not (tmp_path / "new" / "deep" / "file 3").exists()
+    assert (tmp_path / "new" / "deep" / "file 4").read_bytes() == (tree / "deep" / "file 4").read_bytes()
+    assert {type(name) for name in seen} == {str}
+
+
 def test_a_function_that_ignores_is_asked_as_shutil_asks_it(command, spoiled, tmp_path):
     asked = {"theirs": [], "ours": []}
 
@@ -310,6 +330,30 @@ def test_an_interrupt_ends_the_command_that_copies(command, tmp_path, monkeypatc
         bytepath.copytree(tmp_path / "tree", tmp_path / "new")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_an_interrupt_at_whatever_moment_leaves_no_command_behind(python):
+    # One that ends at once; whoever is lost is never waited for.
+    script = """if True:
+        import itertools, os, sys
+        sys.path.insert(0, sys.argv[1])
+        from interrupts import interrupted_at
+        from bytepath import _program
+
+        left = []
+        for number in itertools.count():
+            goes_on = interrupted_at(number, lambda: _program.run([])) is not None
+            try:
+                os.waitpid(-1, 0)
+                left.append(number)
+            except ChildProcessError:
+                pass
+            if not goes_on:
+                break
+        print(number > 100, left)
+    """
+    done = python(script, os.path.dirname(__file__), prefix=("env", f"BYTEPATH_PROGRAM={shutil.which('true')}"))
+    assert done.stdout == "True []\n", done.stderr
 
 
 def test_files_that_links_lead_to_twice_are_copied_twice(command, tmp_path):

@@ -14,7 +14,7 @@ use pyo3::exceptions::{PyEOFError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rustix::event::epoll;
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, SocketAddrUnix, getpeername};
 
 use super::accounts::Account;
 use super::board::{Board, SAID_BYTES};
@@ -46,6 +46,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 pub(super) const TAKING_IN_FDS: usize = 3;
 /// Somebody comes only where there are as many after that, and the one in store has been made.
 const ACCEPTING_FDS: usize = TAKING_IN_FDS + 2;
+
+/// With which the names of ends begin that a process has used.
+pub(crate) const CLAIM: &[u8] = b"bytepath-end-";
 
 /// The end of channels that messages come out of.
 #[pyclass(frozen, module = "bytepath._bytepath")]
@@ -460,8 +463,13 @@ impl State {
         if self.board.is_some() && connection.check_user(Users::Same).is_err() {
             setup.users = Users::Any;
         }
+        let was_used = is_claimed(&connection);
         match connection.offered_buffers(&setup) {
             Ok(offer) => return self.take_offer(offer, account),
+            // Whoever has used its end and closes it says so.
+            Err(ChannelError::HungUp) if was_used => {
+                self.lost.push_back(ChannelError::Gone { passed: 0 });
+            }
             Err(error) => self.keep(Err(error), account),
         }
         Ok(())
@@ -593,6 +601,13 @@ fn account_of(connection: &Connection, board: &Board) -> Option<Account> {
     let mut said = [0; SAID_BYTES + 1];
     let (into, _) = rustix::net::recv(connection, &mut said, RecvFlags::DONTWAIT).ok()?;
     board.heard(&said[..into])
+}
+
+/// Whether a process has used the other end, which has a name then (`Channel._claim`), also once it is gone.
+fn is_claimed(connection: &Connection) -> bool {
+    let name = getpeername(connection).ok().flatten();
+    let name = name.and_then(|name| SocketAddrUnix::try_from(name).ok());
+    name.as_ref().and_then(SocketAddrUnix::abstract_name).is_some_and(|it| it.starts_with(CLAIM))
 }
 
 fn watch_fd(events: &OwnedFd, fd: impl AsFd) -> Result<(), rustix::io::Errno> {

@@ -18,9 +18,9 @@ mod waiting;
 
 pub(crate) use board::Board;
 pub(crate) use errors::find_exceptions;
-pub(crate) use first::make_first;
+pub(crate) use first::{make_first, make_once};
 pub(crate) use forks::{Lent, about_to_fork, forked_in_child, forked_in_parent, gives_back_later};
-pub(crate) use inbox::Inbox;
+pub(crate) use inbox::{CLAIM, Inbox};
 pub(crate) use meeting::{Meeting, connect};
 pub(crate) use outbox::Outbox;
 pub(crate) use pool::Pool;

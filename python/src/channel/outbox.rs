@@ -63,6 +63,8 @@ struct State {
     /// The last look found nobody: from then on every message is refused.
     is_alone: bool,
     lacked: Lacked,
+    /// Bytes of the last message's block.
+    block_bytes: usize,
     /// How many blocks have to have come back before waiting for warm memory is no more in vain.
     hopeful_from: u64,
     /// How often that was in vain, one time after the other.
@@ -168,15 +170,18 @@ impl Outbox {
         watched.map_err(|error| raised(py, error))
     }
 
-    /// Whether the ring has room for one more message like the last one, or, where that lacked memory, an empty one.
+    /// Whether there is memory for one more message like the last one, and the ring has room for it, or, where the last
+    /// one lacked memory, for an empty one.
     fn has_room(&self, py: Python<'_>) -> PyResult<bool> {
         let mut state = self.state();
         let (head, buffers) = match state.lacked {
             Lacked::Memory => (0, 0),
             Lacked::Room { head, buffers } => (head, buffers),
         };
+        let block_bytes = state.block_bytes;
         let sender = state.open().map_err(|error| error(py))?;
-        sender.has_room(head, buffers).map_err(|error| raised(py, error))
+        let room = sender.has_room(head, buffers).map_err(|error| raised(py, error))?;
+        Ok(room && (block_bytes == 0 || sender.would_lend(block_bytes)))
     }
 
     /// Whether a receiver has come.
@@ -266,6 +271,7 @@ impl Outbox {
             looked: Instant::now(),
             is_alone: false,
             lacked: Lacked::Memory,
+            block_bytes: 0,
             hopeful_from: 0,
             in_vain: 0,
         });
@@ -333,6 +339,7 @@ impl Outbox {
             buffers,
             Most { head_bytes: HEAD_MAX.min(longest / 2), buffer_bytes: INLINE_MAX },
         );
+        self.state().block_bytes = plan.block_bytes;
         let mut drafts = Vec::new();
         if plan.block_bytes > 0 {
             let Some(mut draft) = self.lent(py, plan.block_bytes, deadline)? else {

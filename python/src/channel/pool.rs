@@ -88,8 +88,9 @@ pub(crate) struct Pool {
     ours: u64,
     /// How many messages had been taken when a moment was waited in vain for more.
     in_vain: AtomicU64,
-    /// Bytes that the last message which this process put, or would have, takes of the ring.
+    /// Bytes that the last message which this process put, or would have, takes of the ring, and those of its block.
     last_bytes: AtomicUsize,
+    last_block_bytes: AtomicUsize,
     closed: AtomicBool,
 }
 
@@ -178,6 +179,7 @@ impl Pool {
         let pickle = LentBytes::of(pickle)?;
         let plan = self.plan(&pickle, &buffers);
         self.last_bytes.store(plan.head_bytes(), SeqCst);
+        self.last_block_bytes.store(plan.block_bytes, SeqCst);
         let mut block = None;
         py.detach(|| self.wait_a_moment(deadline));
         loop {
@@ -210,11 +212,12 @@ impl Pool {
         }
     }
 
-    /// Whether the ring has no room now for one more message like the last one of this process.
+    /// Whether there is no room now for one more message like the last one of this process.
     fn is_full(&self) -> bool {
         let head_bytes = self.last_bytes.load(SeqCst) as u64;
         let words = Prefix { head_bytes, number: 0, block_bytes: 0 }.words();
-        self.room(Span::of(self.span().load(SeqCst)), words).is_none()
+        !self.has_room(self.last_block_bytes.load(SeqCst), u64::MAX)
+            || self.room(Span::of(self.span().load(SeqCst)), words).is_none()
     }
 
     /// Takes a message, as its pickle and its buffers; None where none came in time.
@@ -275,6 +278,7 @@ impl Pool {
             ours,
             in_vain,
             last_bytes: AtomicUsize::new(0),
+            last_block_bytes: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         })
     }

@@ -141,15 +141,7 @@ impl Depot {
         of: Memory,
         passed: u64,
     ) -> Result<Option<Draft>, ChannelError> {
-        // First: what came back before it asked is seen, then.
-        self.asked = self.slots.asked();
-        self.take_back();
-        let is_wanted = self.asked == asked_at(passed);
-        let may_lend = self.has_room(bytes) || (is_wanted && self.may_go_beyond());
-        if self.free_slots.is_empty()
-            || !may_lend
-            || (of == Memory::Warm && self.lends_enough(bytes))
-        {
+        if !self.may_lend(bytes, passed) || (of == Memory::Warm && self.lends_enough(bytes)) {
             return Ok(None);
         }
         let Some((at, range)) = self.found(bytes)? else { return Ok(None) };
@@ -169,6 +161,24 @@ impl Depot {
         self.let_go_for(0);
         let slots = Arc::clone(&self.slots);
         Ok(Some(Draft { mapping, slots, place, sent: false, held: draft }))
+    }
+
+    /// Whether a buffer of so many bytes would be lent now, of all memory. Who waits for one has not looked by that,
+    /// and is still woken.
+    pub(super) fn would_lend(&mut self, bytes: usize, passed: u64) -> bool {
+        let seen = (self.returned, self.asked);
+        let would = self.may_lend(bytes, passed);
+        (self.returned, self.asked) = seen;
+        would
+    }
+
+    fn may_lend(&mut self, bytes: usize, passed: u64) -> bool {
+        // First: what came back before it asked is seen, then.
+        self.asked = self.slots.asked();
+        self.take_back();
+        let is_wanted = self.asked == asked_at(passed);
+        let has_memory = self.has_room(bytes) || (is_wanted && self.may_go_beyond());
+        has_memory && !self.free_slots.is_empty()
     }
 
     /// Whether a draft is of this memory.

@@ -83,6 +83,12 @@ impl BufferSender {
         self.lend(bytes, Memory::Warm)
     }
 
+    /// Whether [`BufferSender::try_lend`] would lend so many bytes now, as far as the receiver has given back what it
+    /// had.
+    pub fn would_lend(&mut self, bytes: usize) -> bool {
+        self.depot.would_lend(bytes, self.messages.link.end().passed())
+    }
+
     /// How many buffers the receiver has given back, as was last seen.
     pub fn returned(&self) -> u64 {
         self.depot.returned()

@@ -224,6 +224,7 @@ impl<'a> FanOut<'a> {
     pub fn run(self, on_loss: OnLoss<'_>) -> FannedOut {
         let own = Meter::new();
         let meter = self.meter.unwrap_or(&own);
+        meter.goes("fan-out");
         Lockstep::new(&self, meter, on_loss).run()
     }
 
@@ -251,6 +252,7 @@ impl<'a> FanOut<'a> {
         let own = Meter::new();
         let meter = self.meter.unwrap_or(&own);
         let cancels = (Cancel::new()?, Cancel::new()?);
+        meter.goes("fan-out-queue");
         Queued::new(&self, (queue, lags), meter, on_loss, on_full, cancels).run()
     }
 }

@@ -19,6 +19,12 @@ use crate::wait;
 /// The offset that means "where the descriptor stands" to preadv2(2) and pwritev2(2).
 pub(crate) const AT_POSITION: u64 = u64::MAX;
 
+/// A place of the caller's for these calls and rings: never [`AT_POSITION`], but the place before it, which
+/// is also behind all that a file has (EINVAL).
+pub(crate) fn place(at: u64) -> u64 {
+    at.min(AT_POSITION - 1)
+}
+
 /// What a descriptor is open on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {

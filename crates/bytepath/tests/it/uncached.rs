@@ -252,3 +252,13 @@ fn what_a_file_had_before_stays_where_more_is_appended() {
         });
     }
 }
+
+#[test]
+fn a_place_behind_all_that_a_file_has_is_refused_and_the_position_stays() {
+    let mut file = disk_file();
+    file.write_all(b"some bytes").and_then(|()| file.seek(SeekFrom::Start(3))).expect("written");
+    for at in [u64::MAX, u64::MAX - 1, 1 << 63] {
+        assert!(page_cache::read_leaving(&file, &mut [0; 4], at).is_err(), "{at}");
+        assert_eq!(file.stream_position().ok(), Some(3), "{at}");
+    }
+}

@@ -218,6 +218,9 @@ fn hint(errno: Errno, side: Side) -> Option<&'static str> {
             "if it was opened with O_DIRECT, place and length have to be multiples of its blocks: open \
              it without"
         }
+        Errno::MSGSIZE if side != Side::Source => {
+            "the sink makes a message of each write and takes none so large: use a smaller chunk"
+        }
         Errno::ROFS => "the file system is mounted read-only",
         Errno::STALE => "the file on the server was replaced or removed",
         _ => return None,

@@ -74,6 +74,10 @@ pub(crate) const SLICE_BYTES_MAX: usize = 64 << 20;
 /// of 0.12.
 pub(crate) const FILE_WRITE_BYTES: usize = 128 << 10;
 
+/// What is written at once to a socket that makes a message of it, at most: as much as GNU tee does.
+/// UDP refuses more than 64 KiB.
+pub(crate) const MESSAGE_BYTES: usize = 8 << 10;
+
 /// The route of this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Route> {
     ROUTES.iter().copied().find(|route| route.name() == name)

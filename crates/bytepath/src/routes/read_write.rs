@@ -2,11 +2,11 @@
 //!
 //! Costs per chunk: two copies, two system calls at least, no page-table work.
 
-use crate::endpoint::Blocking;
+use crate::endpoint::{Blocking, Kind};
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::meter::Meter;
 use crate::pages::{Memory, PageSize, page_bytes};
-use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use crate::routes::{Aliasing, Job, MESSAGE_BYTES, Rank, Route, Span};
 use crate::seal::Sealed;
 use crate::wait::{Ends, Waiter};
 use rustix::io::Errno;
@@ -53,8 +53,11 @@ impl Route for ReadWrite {
         let mut waiter = span.waiter();
         let blocking = span.blocking();
         let most = span.limit.saturating_add(span.beyond);
-        let chunk = span.next_bytes(most, span.chunk_for_sink(CHUNK_BYTES));
-        let chunk = chunk.min(buffer_bytes(span)).max(1);
+        let chunk = match is_cut_to_messages(span) {
+            true => MESSAGE_BYTES,
+            false => span.chunk_for_sink(CHUNK_BYTES),
+        };
+        let chunk = span.next_bytes(most, chunk).min(buffer_bytes(span)).max(1);
         let mut buffer = Memory::allocate(chunk, &span.knobs.pages)
             .map_err(|error| Stop::Declined(Refusal::because(error.to_string())))?;
         if waiter.is_plain() && !span.sink.kind().is_socket() {
@@ -74,6 +77,14 @@ impl Route for ReadWrite {
         }
         Ok(())
     }
+}
+
+/// Whether the sink makes messages of a stream's bytes. What comes as records is passed on as such: a
+/// read of less would lose the rest of one.
+fn is_cut_to_messages(span: &Span<'_>) -> bool {
+    let records =
+        matches!(span.source.kind(), Kind::OtherSocket | Kind::CharDevice | Kind::Anonymous);
+    span.sink.makes_messages() && !records
 }
 
 /// Where a call may simply sleep, the loop is the two calls and nothing else; whatever is not an

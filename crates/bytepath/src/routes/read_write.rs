@@ -140,8 +140,9 @@ fn ordinary(
     (left, beyond): (&mut u64, u64),
     meter: &Meter,
 ) -> Odd {
-    // What may be read is counted; the rest of it is what was read beyond the limit.
-    let (mut rest, mut teller) = (left.saturating_add(beyond), meter.teller());
+    // What may be read is counted, in one number; the rest of it is what was read beyond the limit.
+    let beyond = beyond.min(u64::MAX - *left);
+    let (mut rest, mut teller) = (*left + beyond, meter.teller());
     let odd = loop {
         let most = usize::try_from(rest).map_or(buffer.len(), |rest| buffer.len().min(rest));
         let count = match rustix::io::read(source, &mut buffer[..most]) {

@@ -146,6 +146,7 @@ impl std::error::Error for Failed {}
 
 /// How a route, outlet or inlet ended without having done all of its work.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum Stop {
     /// The kernel refuses this mechanism for this pair; another may go on from the byte reached.
     /// Nothing is in flight.

@@ -95,8 +95,10 @@ pub enum Aliasing {
     Memory,
 }
 
-/// What is to be moved, as far as the choice of a route depends on it.
+/// What is to be moved, as far as the choice of a route depends on it: begins with [`Job::new`], and may come to
+/// say more.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Job<'a> {
     /// Where the bytes come from.
     pub source: &'a Endpoint<'a>,

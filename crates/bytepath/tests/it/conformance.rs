@@ -328,7 +328,8 @@ fn keeping_the_source_duplicates_what_both_pipes_hold() {
             near.write_all(contents(bytes)).expect("the source is filled");
             let source = Endpoint::source(from.as_fd()).expect("a source");
             let sink = Endpoint::sink(to.as_fd()).expect("a sink");
-            let job = Job { limit, ..Job::new(&source, &sink).keep_source() };
+            let mut job = Job::new(&source, &sink).keep_source();
+            job.limit = limit;
             let plan = Plan::best(&job, Knobs::default()).expect("a plan");
             let moved = Transfer::new(&job, &plan).run().expect("duplicated");
             let expected = limit.map_or(bytes, |limit| limit as usize);
@@ -388,7 +389,8 @@ fn parts_of_one_file_move_down_by_every_route_that_takes_them_and_up_by_none() {
 fn moved_within(from: &File, to: &File, limit: Option<u64>, only: Option<&str>) -> Option<u64> {
     let source = Endpoint::source(from.as_fd()).expect("a source");
     let sink = Endpoint::sink(to.as_fd()).expect("a sink");
-    let job = Job { limit, ..Job::new(&source, &sink) };
+    let mut job = Job::new(&source, &sink);
+    job.limit = limit;
     let plan = match only {
         Some(name) => Plan::only(name, &job, Knobs::default()),
         None => Plan::best(&job, Knobs::default()),

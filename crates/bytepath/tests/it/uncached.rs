@@ -90,7 +90,8 @@ fn moved(
 ) -> Result<Moved, TransferError> {
     let source = Endpoint::source(source.as_fd()).expect("a source");
     let sink = Endpoint::sink(sink.as_fd()).expect("a sink");
-    let job = Job { limit, ..Job::new(&source, &sink) }.leave_cache();
+    let mut job = Job::new(&source, &sink).leave_cache();
+    job.limit = limit;
     let plan = match only {
         Some(name) => Plan::only(name, &job, Knobs::default()),
         None => Plan::best(&job, Knobs::default()),

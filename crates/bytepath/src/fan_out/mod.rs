@@ -17,6 +17,7 @@ mod queued;
 mod sink;
 mod taking;
 
+use std::fmt;
 use std::io::ErrorKind;
 
 use rustix::io::Errno;
@@ -144,6 +145,15 @@ pub struct Served {
     pub refused: Option<(&'static str, Errno)>,
     /// Why it takes no more, if it was lost.
     pub lost: Option<Errno>,
+}
+
+impl fmt::Debug for FanOut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FanOut { source, sinks, listeners, .. } = self;
+        let mut shown = f.debug_struct("FanOut");
+        shown.field("source", source).field("sinks", sinks).field("listeners", listeners);
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl<'a> FanOut<'a> {

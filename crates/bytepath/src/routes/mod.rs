@@ -341,6 +341,7 @@ pub enum Rank {
 }
 
 /// What a route is given to carry out.
+#[derive(Debug)]
 pub struct Span<'a> {
     /// Where the bytes come from.
     pub source: &'a Endpoint<'a>,

@@ -391,10 +391,12 @@ impl Span<'_> {
         self.sink_takes_bytes().min(self.knobs.chunk_bytes.map_or(most, |bytes| bytes.max(1)))
     }
 
-    /// A route's own chunk, or what a file is given at once: see [`FILE_WRITE_BYTES`].
+    /// A route's own chunk, or what a file or a message is given at once: see [`FILE_WRITE_BYTES`] and
+    /// [`MESSAGE_BYTES`].
     pub(crate) fn chunk_for_sink(&self, chunk_default: usize) -> usize {
         match self.sink.kind() {
             Kind::File => chunk_default.min(FILE_WRITE_BYTES),
+            _ if self.sink.makes_messages() => chunk_default.min(MESSAGE_BYTES),
             _ => chunk_default,
         }
     }

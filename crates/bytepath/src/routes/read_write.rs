@@ -6,7 +6,7 @@ use crate::endpoint::{Blocking, Kind};
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::meter::Meter;
 use crate::pages::{Memory, PageSize, page_bytes};
-use crate::routes::{Aliasing, Job, MESSAGE_BYTES, Rank, Route, Span};
+use crate::routes::{Aliasing, Job, Rank, Route, Span};
 use crate::seal::Sealed;
 use crate::wait::{Ends, Waiter};
 use rustix::io::Errno;
@@ -53,8 +53,8 @@ impl Route for ReadWrite {
         let mut waiter = span.waiter();
         let blocking = span.blocking();
         let most = span.limit.saturating_add(span.beyond);
-        let chunk = match is_cut_to_messages(span) {
-            true => MESSAGE_BYTES,
+        let chunk = match gives_records(span.source.kind()) {
+            true => CHUNK_BYTES,
             false => span.chunk_for_sink(CHUNK_BYTES),
         };
         let chunk = span.next_bytes(most, chunk).min(buffer_bytes(span)).max(1);
@@ -79,12 +79,10 @@ impl Route for ReadWrite {
     }
 }
 
-/// Whether the sink makes messages of a stream's bytes. What comes as records is passed on as such: a
-/// read of less would lose the rest of one.
-fn is_cut_to_messages(span: &Span<'_>) -> bool {
-    let records =
-        matches!(span.source.kind(), Kind::OtherSocket | Kind::CharDevice | Kind::Anonymous);
-    span.sink.makes_messages() && !records
+/// Whether it may give records of any size: a read of less would lose the rest of one, and each is passed on
+/// by one write.
+fn gives_records(source: Kind) -> bool {
+    matches!(source, Kind::OtherSocket | Kind::CharDevice | Kind::Anonymous)
 }
 
 /// Where a call may simply sleep, the loop is the two calls and nothing else; whatever is not an

@@ -436,21 +436,28 @@ fn a_socket_that_makes_messages_of_its_bytes_gets_them_in_small_ones_and_datagra
     // What is not taken at once is lost where there is no more room.
     let all = contents(80_000);
     let mut file = memfd();
-    file.write_all(all).and_then(|()| file.rewind()).expect("written");
-    let (piped, mut writer) = pipe();
-    rustix::pipe::fcntl_setpipe_size(&writer, 128 << 10).expect("anybody may have as much");
-    writer.write_all(all).expect("there is room");
-    drop(writer);
-    let moved = |from: &dyn AsFd, to: &UdpSocket, limit: u64| {
+    file.write_all(all).expect("written");
+    let moved = |from: &dyn AsFd, to: &UdpSocket, limit: u64, only: Option<&str>| {
         let source = Endpoint::source(from.as_fd()).expect("a source");
         let sink = Endpoint::sink(to.as_fd()).expect("a sink");
         let job = Job::new(&source, &sink).limit(limit);
-        let plan = Plan::only("read-write", &job, Knobs::default()).expect("a plan");
+        let plan = match only {
+            Some(name) => Plan::only(name, &job, Knobs::default()),
+            None => Plan::best(&job, Knobs::default()),
+        };
+        let plan = plan.expect("a plan");
         Transfer::new(&job, &plan).run().expect("moved").bytes
     };
-    for from in [&file as &dyn AsFd, &piped] {
-        let receiver = socket();
-        assert_eq!(moved(from, &connected(&receiver), 80_000), 80_000);
+    for (is_piped, only) in
+        [false, true].into_iter().flat_map(|it| [(it, Some("read-write")), (it, None)])
+    {
+        let (piped, mut writer) = pipe();
+        rustix::pipe::fcntl_setpipe_size(&writer, 128 << 10).expect("anybody may have as much");
+        writer.write_all(all).expect("there is room");
+        drop(writer);
+        file.rewind().expect("anew");
+        let (receiver, from) = (socket(), if is_piped { &piped as &dyn AsFd } else { &file });
+        assert_eq!(moved(from, &connected(&receiver), 80_000, only), 80_000);
         let mut arrived = Vec::new();
         while arrived.len() < all.len() {
             let mut message = [0; 65_536];
@@ -463,7 +470,7 @@ fn a_socket_that_makes_messages_of_its_bytes_gets_them_in_small_ones_and_datagra
     let (relay, receiver) = (socket(), socket());
     let message = &all[..30_000];
     connected(&relay).send(message).expect("sent");
-    assert_eq!(moved(&relay, &connected(&receiver), 30_000), 30_000);
+    assert_eq!(moved(&relay, &connected(&receiver), 30_000, None), 30_000);
     let mut arrived = [0; 65_536];
     let count = receiver.recv(&mut arrived).expect("it comes");
     same(&arrived[..count], message);

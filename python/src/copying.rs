@@ -87,7 +87,8 @@ impl Asked {
     }
 
     pub(crate) fn job<'a>(&self, source: &'a Endpoint<'a>, sink: &'a Endpoint<'a>) -> Job<'a> {
-        let mut job = Job { limit: self.limit, ..Job::new(source, sink) };
+        let mut job = Job::new(source, sink);
+        job.limit = self.limit;
         if self.allow_aliasing {
             job = job.allow_aliasing();
         }

@@ -111,7 +111,8 @@ fn job(options: &Options, limit: Option<u64>, meter: &Meter) -> anyhow::Result<u
 fn engine(options: &Options, limit: Option<u64>, meter: &Meter) -> anyhow::Result<u64> {
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
     let (source, sink) = (Endpoint::source(stdin.as_fd())?, Endpoint::sink(stdout.as_fd())?);
-    let job = Job { limit, ..Job::new(&source, &sink) }.allow_aliasing().allow_any_order();
+    let mut job = Job::new(&source, &sink).allow_aliasing().allow_any_order();
+    job.limit = limit;
     let knobs = Knobs {
         pipe_bytes: options.pipe_size,
         chunk_bytes: options.buf_size,

@@ -8,7 +8,8 @@ use std::path::Path;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags};
+use rustix::net::sockopt::socket_type;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType};
 
 use crate::error::Refusal;
 use crate::machine;
@@ -18,6 +19,12 @@ use crate::wait;
 
 /// The offset that means "where the descriptor stands" to preadv2(2) and pwritev2(2).
 pub(crate) const AT_POSITION: u64 = u64::MAX;
+
+/// A place of the caller's for these calls and rings: never [`AT_POSITION`], but the place before it, which
+/// is also behind all that a file has (EINVAL).
+pub(crate) fn place(at: u64) -> u64 {
+    at.min(AT_POSITION - 1)
+}
 
 /// What a descriptor is open on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -397,6 +404,12 @@ impl<'fd> Endpoint<'fd> {
         self.append
     }
 
+    /// Whether it is a socket that makes a message of each write.
+    pub(crate) fn makes_messages(&self) -> bool {
+        let is_stream = || socket_type(self) == Ok(SocketType::STREAM);
+        self.kind == Kind::OtherSocket && !is_stream()
+    }
+
     /// Whether it was opened with O_DIRECT: it is read and written in whole blocks, past the page cache.
     pub(crate) fn is_direct(&self) -> bool {
         self.direct
@@ -672,7 +685,7 @@ fn kind_of(file_type: FileType, device: u64, fd: BorrowedFd<'_>) -> Kind {
 }
 
 fn socket_kind(fd: BorrowedFd<'_>) -> Kind {
-    let stream = rustix::net::sockopt::socket_type(fd) == Ok(rustix::net::SocketType::STREAM);
+    let stream = socket_type(fd) == Ok(SocketType::STREAM);
     match rustix::net::sockopt::socket_domain(fd) {
         Ok(AddressFamily::UNIX) if stream => Kind::UnixSocket,
         Ok(AddressFamily::INET | AddressFamily::INET6) if stream => Kind::TcpSocket,

@@ -146,6 +146,7 @@ impl std::error::Error for Failed {}
 
 /// How a route, outlet or inlet ended without having done all of its work.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum Stop {
     /// The kernel refuses this mechanism for this pair; another may go on from the byte reached.
     /// Nothing is in flight.
@@ -217,6 +218,9 @@ fn hint(errno: Errno, side: Side) -> Option<&'static str> {
         Errno::INVAL if side != Side::Either => {
             "if it was opened with O_DIRECT, place and length have to be multiples of its blocks: open \
              it without"
+        }
+        Errno::MSGSIZE if side != Side::Source => {
+            "the sink makes a message of each write and takes none so large: use a smaller chunk"
         }
         Errno::ROFS => "the file system is mounted read-only",
         Errno::STALE => "the file on the server was replaced or removed",

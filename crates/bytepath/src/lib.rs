@@ -46,6 +46,8 @@
 //! The library never prints, logs, installs signal handlers or changes settings of the machine.
 //! Calls block; [`Cancel`] stops transfers, fan-outs, inlets and outlets from another thread.
 
+#![warn(missing_debug_implementations)]
+
 pub mod channel;
 pub mod endpoint;
 pub mod engines;

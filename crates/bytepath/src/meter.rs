@@ -49,7 +49,8 @@ impl Meter {
         }
     }
 
-    /// From here on, bytes go by this route, or outlet. A [`Transfer`](crate::Transfer) tells so itself.
+    /// From here on, bytes go by this route, or outlet. A [`Transfer`](crate::Transfer) tells so itself, as does a
+    /// [`FanOut`](crate::FanOut): `fan-out`, or `fan-out-queue`.
     pub fn goes(&self, route: &'static str) {
         let mut routes = self.routes();
         routes.give(self.bytes());

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{Advice, FileType};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::endpoint::place;
 use crate::pages::AlignedBuffer;
 use crate::sys::mapped_file::{Access, MappedFile};
 
@@ -111,7 +112,7 @@ pub fn fill(file: impl AsFd, bytes: u64) -> Result<(), Errno> {
 /// EOPNOTSUPP, EINVAL or ENOSYS where the file system or the kernel (before Linux 6.14) cannot; else
 /// as pread(2).
 pub fn read_leaving(file: impl AsFd, room: &mut [u8], at: u64) -> Result<usize, Errno> {
-    rustix::io::preadv2(file, &mut [IoSliceMut::new(room)], at, DONTCACHE)
+    rustix::io::preadv2(file, &mut [IoSliceMut::new(room)], place(at), DONTCACHE)
 }
 
 /// Writes back what is not on the device, and drops all of the file from the page cache that can

@@ -139,6 +139,7 @@ enum Stage {
 }
 
 /// The plan of a movement as it goes on, stretch by stretch.
+#[derive(Debug)]
 pub struct Planning<'o> {
     wishes: Wishes<'o>,
     knobs: Knobs,

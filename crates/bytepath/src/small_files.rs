@@ -126,6 +126,7 @@ impl std::error::Error for NotFilled {}
 
 /// Why a file was not copied.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum NotCopied {
     /// It is not small, has holes, is no file, or cannot be opened; or its copy cannot be made, as where
     /// something has its name. Nothing was done; the source, if it is open, is as it was opened.

@@ -12,6 +12,7 @@ use crate::routes::{Allowed, Job, Rank, Span};
 use crate::wait::Cancel;
 
 /// A job about to be carried out by a plan.
+#[derive(Debug)]
 pub struct Transfer<'a> {
     job: Job<'a>,
     plan: &'a Plan,

@@ -9,15 +9,20 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use crate::error::{Failed, Side};
 use crate::meter::Meter;
+use crate::pages::Memory;
 use crate::sys::error_queue::{allow_zero_copy, done};
 
 /// A stream socket and the buffers whose pages the kernel still needs. They are nobody else's until
 /// then: what changed in them meanwhile would be sent changed.
+///
+/// Dropped, it closes the socket and unmaps the buffers that are out. The kernel sends on what was sent: it
+/// holds the pages for itself, and nobody else gets them before it lets go.
 #[derive(Debug)]
 pub struct ZeroCopySender {
     socket: OwnedFd,
@@ -33,7 +38,7 @@ pub struct ZeroCopySender {
 /// A buffer that is out, and the sends that it took: the first's number, and how many are not done.
 #[derive(Debug)]
 struct Out {
-    buffer: Vec<u8>,
+    buffer: Memory,
     first: u32,
     sends: u32,
     open: u32,
@@ -58,22 +63,31 @@ impl ZeroCopySender {
     /// with its pages.
     ///
     /// # Errors
-    /// The kernel's word; the other end may be gone.
+    /// The kernel's word; the other end may be gone. [`Failed::offset`] says how many bytes of this buffer
+    /// the kernel had taken; they stay in it, and it stays out.
     ///
     /// # Panics
     /// The buffer has fewer.
-    pub fn send(&mut self, buffer: Vec<u8>, bytes: usize) -> io::Result<()> {
+    pub fn send(&mut self, buffer: Memory, bytes: usize) -> Result<(), Failed> {
         assert!(bytes <= buffer.len(), "no more is sent than there is");
         // From here on the kernel may need it, also where a later send fails.
         self.out.push_back(Out { buffer, first: self.sends, sends: 0, open: 0 });
         let mut sent = 0;
-        while sent < bytes {
+        self.send_all(bytes, &mut sent).map_err(|errno| Failed {
+            offset: sent as u64,
+            ..Failed::new("zero-copy", Side::Sink, "send", errno)
+        })
+    }
+
+    /// Sends of the buffer that went out last.
+    fn send_all(&mut self, bytes: usize, sent: &mut usize) -> Result<(), Errno> {
+        while *sent < bytes {
             self.meter.called();
             let Some(out) = self.out.back_mut() else { break };
             let flags = MSG_ZEROCOPY | SendFlags::NOSIGNAL;
-            match rustix::net::send(&self.socket, &out.buffer[sent..bytes], flags) {
+            match rustix::net::send(&self.socket, &out.buffer.as_slice()[*sent..bytes], flags) {
                 Ok(count) => {
-                    sent += count;
+                    *sent += count;
                     out.sends += 1;
                     out.open += 1;
                     self.sends = self.sends.wrapping_add(1);
@@ -83,7 +97,7 @@ impl ZeroCopySender {
                 Err(Errno::NOBUFS) if self.is_anything_open() => self.wait()?,
                 Err(Errno::AGAIN) => self.wait_writable()?,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+                Err(errno) => return Err(errno),
             }
         }
         Ok(())
@@ -99,7 +113,7 @@ impl ZeroCopySender {
     ///
     /// # Errors
     /// The kernel's word.
-    pub fn take_back(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub fn take_back(&mut self) -> io::Result<Option<Memory>> {
         while self.out.front().is_some_and(|out| out.open > 0) {
             self.wait()?;
         }
@@ -121,15 +135,37 @@ impl ZeroCopySender {
     }
 
     /// Waits until the kernel is done with something.
-    fn wait(&mut self) -> io::Result<()> {
+    fn wait(&mut self) -> Result<(), Errno> {
+        if self.take_done()? {
+            return Ok(());
+        }
+        self.poll(PollFlags::empty())?;
+        let mut edges = None;
         while !self.take_done()? {
-            self.poll(PollFlags::empty())?;
+            // What ended the wait stays: both ways are shut, say. From here on only news ends it.
+            let edges = match &edges {
+                Some(edges) => edges,
+                None => edges.insert(self.edges()?),
+            };
+            let mut event = Vec::with_capacity(1);
+            match epoll::wait(edges, rustix::buffer::spare_capacity(&mut event), None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
         }
         Ok(())
     }
 
+    /// What tells of each change of the socket once, beginning with how it is.
+    fn edges(&self) -> Result<OwnedFd, Errno> {
+        let edges = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&edges, &self.socket, data, epoll::EventFlags::ET)?;
+        Ok(edges)
+    }
+
     /// Takes what the error queue says next of sends that are done; false where it says nothing now.
-    fn take_done(&mut self) -> io::Result<bool> {
+    fn take_done(&mut self) -> Result<bool, Errno> {
         loop {
             self.meter.called();
             match done(self.socket.as_fd()) {
@@ -139,7 +175,7 @@ impl ZeroCopySender {
                 }
                 Ok(None) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(false),
-                Err(errno) => return Err(errno.into()),
+                Err(errno) => return Err(errno),
             }
         }
     }
@@ -155,28 +191,18 @@ impl ZeroCopySender {
         }
     }
 
-    fn wait_writable(&mut self) -> io::Result<()> {
+    fn wait_writable(&mut self) -> Result<(), Errno> {
         // What the error queue holds would end the wait at once, every time.
         while self.take_done()? {}
         self.poll(PollFlags::OUT)
     }
 
     /// A message in the error queue ends it too.
-    fn poll(&self, interest: PollFlags) -> io::Result<()> {
+    fn poll(&self, interest: PollFlags) -> Result<(), Errno> {
         let mut fds = [PollFd::new(&self.socket, interest)];
         match rustix::event::poll(&mut fds, None) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-}
-
-impl Drop for ZeroCopySender {
-    /// Pages that the kernel has not let go of are never used again: what is sent later would be
-    /// sent changed.
-    fn drop(&mut self) {
-        for out in self.out.drain(..).filter(|out| out.open > 0) {
-            std::mem::forget(out.buffer);
+            Err(errno) => Err(errno),
         }
     }
 }

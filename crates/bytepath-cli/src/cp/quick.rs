@@ -124,7 +124,7 @@ impl Shared<'_> {
             NotCopied::NotClosed(errno) => {
                 self.voice.failed(format!("failed to close {}", q(to)), errno)
             }
-            NotCopied::Left(_) => self.voice.wrong(format!("cannot copy {}", q(from))),
+            _ => self.voice.wrong(format!("cannot copy {}", q(from))),
         }
     }
 

@@ -19,19 +19,16 @@ pub(super) struct Told {
 
 impl Told {
     pub(super) fn new(outputs: &Outputs<'_>, queued: bool) -> Told {
-        let meter = Meter::new();
-        meter.goes(if queued { "fan-out-queue" } else { "fan-out" });
         let places = 0..outputs.ends().len();
         let places = places.filter(|place| outputs.is_output(*place));
         let names = places.map(|place| outputs.name(place).to_string_lossy().into_owned());
         let (lags, names) = (Lags::of(outputs.ends().len()), names.collect());
-        Told { meter, lags, names, queued: queued.into() }
+        Told { meter: Meter::new(), lags, names, queued: queued.into() }
     }
 
     /// It goes on without a queue, before anything was moved.
     pub(super) fn go_on_without_queue(&self) {
         self.queued.store(false, Relaxed);
-        self.meter.goes("fan-out");
     }
 
     pub(super) fn is_queued(&self) -> bool {

@@ -199,8 +199,7 @@ impl Moved {
             let mover = Builder::new().spawn_scoped(scope, move || -> anyhow::Result<u64> {
                 let source = Endpoint::source(anew.as_fd())?;
                 let sink = Endpoint::sink(writer.as_fd())?;
-                let limit = Some(self.expected.bytes);
-                let job = Job { limit, ..Job::new(&source, &sink) }.allow_aliasing();
+                let job = Job::new(&source, &sink).limit(self.expected.bytes).allow_aliasing();
                 let plan = Plan::best(&job, Knobs::default())?;
                 Ok(Transfer::new(&job, &plan).run()?.bytes)
             });

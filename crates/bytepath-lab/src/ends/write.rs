@@ -201,7 +201,7 @@ fn stranded(stop: &Stop) -> usize {
     match stop {
         Stop::Failed(failed) => failed.stranded.len(),
         Stop::Cancelled { stranded } => stranded.len(),
-        Stop::Declined(_) => 0,
+        _ => 0,
     }
 }
 

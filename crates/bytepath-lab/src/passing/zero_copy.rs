@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 
+use bytepath::pages::{Memory, Pages};
 use bytepath::zero_copy::ZeroCopySender;
 use rustix::net::AddressFamily;
 use serde_json::Value;
@@ -57,16 +58,22 @@ impl Sends for Lending {
     fn send(&mut self, mut file: &File) -> io::Result<u64> {
         let mut reads = 0;
         loop {
-            let mut buffer = match self.0.out() {
-                BUFFERS => self.0.take_back()?.unwrap_or_default(),
-                _ => vec![0; PIECE_BYTES],
+            let back = match self.0.out() {
+                BUFFERS => self.0.take_back()?,
+                _ => None,
             };
-            let count = uninterrupted(|| file.read(&mut buffer))?;
+            let mut buffer = match back {
+                Some(buffer) => buffer,
+                None => {
+                    Memory::allocate(PIECE_BYTES, &Pages::default()).map_err(io::Error::other)?
+                }
+            };
+            let count = uninterrupted(|| file.read(buffer.as_mut_slice()))?;
             reads += 1;
             if count == 0 {
                 break;
             }
-            self.0.send(buffer, count)?;
+            self.0.send(buffer, count).map_err(|failed| io::Error::from(failed.errno))?;
         }
         while self.0.take_back()?.is_some() {}
         Ok(reads + self.0.meter().read().calls)

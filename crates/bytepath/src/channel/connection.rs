@@ -315,8 +315,37 @@ impl Connection {
         }
     }
 
-    /// Two ends, one of which is for another process: as a descriptor it is inherited, or passed on.
-    /// Whoever passes it on closes its own copy, else nobody notices that the other process is gone.
+    /// Two ends, one of which is for another process: one that is forked has it, and a program that is
+    /// started gets it as its standard input, say. Both are closed on exec (FD_CLOEXEC), so that no program
+    /// has one by accident; as another number it is inherited once that flag is cleared, in the child. Whoever
+    /// passes an end on closes its own copy, else nobody notices that the other process is gone.
+    ///
+    /// ```standalone_crate
+    /// use std::io::{Read, Write};
+    /// use std::os::fd::{AsFd, OwnedFd};
+    /// use std::process::Command;
+    ///
+    /// use bytepath::channel::{Connection, Setup};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // This program starts itself; the one that is started has an argument.
+    /// if std::env::args().len() > 1 {
+    ///     let end = std::io::stdin().as_fd().try_clone_to_owned()?;
+    ///     let mut sender = Connection::from_fd(end)?.sender(&Setup::default())?;
+    ///     sender.write_all(b"from the child")?;
+    ///     sender.finish();
+    ///     return Ok(());
+    /// }
+    /// let (here, there) = Connection::pair()?;
+    /// let mut program = Command::new(std::env::current_exe()?);
+    /// let mut child = program.arg("child").stdin(OwnedFd::from(there)).spawn()?;
+    /// drop(program); // its copy of the other end
+    /// let mut all = Vec::new();
+    /// here.receiver(&Setup::default())?.read_to_end(&mut all)?;
+    /// assert_eq!(all, b"from the child");
+    /// assert!(child.wait()?.success());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// The process or the system is out of descriptors.

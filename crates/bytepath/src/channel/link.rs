@@ -103,6 +103,9 @@ const RING_BYTES_MIN: usize = 4096;
 const RING_BYTES_MAX: usize = 1 << 40;
 const RING_BYTES_STEP: usize = 64;
 
+/// A ring that would leave more than three quarters of a huge page unused is made of small ones.
+const HUGE_FROM_BYTES: usize = HUGE_PAGE_BYTES / 4;
+
 /// A sleep in futex(2) that nobody ends is followed by one in poll(2): until then the other end's
 /// death goes unnoticed.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -773,12 +776,16 @@ pub(super) fn memory(
     match pages {
         PageSize::Base => Ok(made(PageSize::Base)?),
         PageSize::Hugetlb => pool(),
-        PageSize::Huge => match made(PageSize::Huge) {
-            Ok(memory) if memory.huge_bytes().unwrap_or(0) > 0 => Ok(memory),
-            Ok(memory) => Ok(pool().unwrap_or(memory)),
-            Err(PagesError::NoHuge(_)) => pool().or_else(|_| Ok(made(PageSize::Base)?)),
-            Err(error) => Err(error.into()),
-        },
+        PageSize::Huge if bytes < HUGE_FROM_BYTES => Ok(made(PageSize::Base)?),
+        PageSize::Huge => {
+            match made(PageSize::Huge) {
+                Ok(memory) if memory.huge_bytes().unwrap_or(0) > 0 => return Ok(memory),
+                // It is larger than it need be of small pages, and given back before they are taken.
+                Ok(_) | Err(PagesError::NoHuge(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            pool().or_else(|_| Ok(made(PageSize::Base)?))
+        }
     }
 }
 

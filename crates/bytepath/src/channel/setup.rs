@@ -34,9 +34,10 @@ pub struct Setup {
     /// receiver takes a ring of up to 64 MiB, or of what its own setup says here where that is more: for
     /// a larger one, both ends say so.
     pub ring_bytes: usize,
-    /// What the ring is made of. Where [`PageSize::Huge`] is not to be had, pages of the pool of huge
-    /// pages are taken, if both ends may have them, or else small ones. [`PageSize::Hugetlb`] is not
-    /// done without.
+    /// What the ring is made of. Of [`PageSize::Huge`] it takes whole ones, 2 MiB at the least; one of less
+    /// than about 500 KiB is made of small ones instead, and takes what it has and a few KiB. Where
+    /// [`PageSize::Huge`] is not to be had, pages of the pool of huge pages are taken, if both ends may have
+    /// them, or else small ones. [`PageSize::Hugetlb`] is not done without.
     pub pages: PageSize,
     /// What this end does when it cannot go on.
     pub wait: Wait,

@@ -48,7 +48,8 @@ pub struct Done {
     pub answer: Result<u32, Errno>,
 }
 
-/// Requests in flight on one thread.
+/// Requests in flight on one thread, the one that opened it: a ring takes them from no other, so it is not
+/// [`Send`].
 pub trait Engine {
     /// Takes a request into a free slot, with the slot's memory.
     ///

@@ -8,6 +8,7 @@ use std::io::{IoSlice, IoSliceMut};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Cache, Direction, Done, Engine, Io, Kind, Opening, Span, memory};
+use crate::endpoint::place;
 use crate::error::Refusal;
 use crate::pages::Memory;
 
@@ -121,11 +122,15 @@ impl<'fd> Sync<'fd> {
             (Direction::Read, Waiting::Allowed) => rustix::io::pread(file, bytes, io.at),
             (Direction::Read, Waiting::OnceRefused) => {
                 let mut pieces = [IoSliceMut::new(bytes)];
-                let at_once =
-                    match rustix::io::preadv2(file, &mut pieces, io.at, ReadWriteFlags::NOWAIT) {
-                        Err(Errno::AGAIN) => 0,
-                        answer => answer?,
-                    };
+                let at_once = match rustix::io::preadv2(
+                    file,
+                    &mut pieces,
+                    place(io.at),
+                    ReadWriteFlags::NOWAIT,
+                ) {
+                    Err(Errno::AGAIN) => 0,
+                    answer => answer?,
+                };
                 let bytes = self.slots[slot].as_mut_slice();
                 if at_once == bytes.len() {
                     return Ok(at_once);
@@ -139,7 +144,7 @@ impl<'fd> Sync<'fd> {
             (Direction::Write, Waiting::Allowed) => rustix::io::pwrite(file, bytes, io.at),
             (Direction::Write, Waiting::OnceRefused) => {
                 let pieces = [IoSlice::new(bytes)];
-                rustix::io::pwritev2(file, &pieces, io.at, ReadWriteFlags::empty())
+                rustix::io::pwritev2(file, &pieces, place(io.at), ReadWriteFlags::empty())
             }
         }
     }

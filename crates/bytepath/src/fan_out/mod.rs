@@ -17,6 +17,7 @@ mod queued;
 mod sink;
 mod taking;
 
+use std::fmt;
 use std::io::ErrorKind;
 
 use rustix::io::Errno;
@@ -146,6 +147,15 @@ pub struct Served {
     pub lost: Option<Errno>,
 }
 
+impl fmt::Debug for FanOut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FanOut { source, sinks, listeners, .. } = self;
+        let mut shown = f.debug_struct("FanOut");
+        shown.field("source", source).field("sinks", sinks).field("listeners", listeners);
+        shown.finish_non_exhaustive()
+    }
+}
+
 impl<'a> FanOut<'a> {
     /// Everything from `source` to each of `sinks`. `None` stands for a sink that is not open: it
     /// is lost with EBADF when there are bytes for it.
@@ -224,6 +234,7 @@ impl<'a> FanOut<'a> {
     pub fn run(self, on_loss: OnLoss<'_>) -> FannedOut {
         let own = Meter::new();
         let meter = self.meter.unwrap_or(&own);
+        meter.goes("fan-out");
         Lockstep::new(&self, meter, on_loss).run()
     }
 
@@ -251,6 +262,7 @@ impl<'a> FanOut<'a> {
         let own = Meter::new();
         let meter = self.meter.unwrap_or(&own);
         let cancels = (Cancel::new()?, Cancel::new()?);
+        meter.goes("fan-out-queue");
         Queued::new(&self, (queue, lags), meter, on_loss, on_full, cancels).run()
     }
 }

@@ -7,11 +7,8 @@ use rustix::io::Errno;
 
 use super::Served;
 use crate::endpoint::{Blocking, Endpoint, Kind};
+use crate::routes::MESSAGE_BYTES;
 use crate::wait::{Cancel, poll};
-
-/// What is written at once to a socket that makes a message of it, at most: as much as GNU tee does.
-/// UDP refuses more than 64 KiB.
-const MESSAGE_BYTES: usize = 8 << 10;
 
 /// How bytes reach a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

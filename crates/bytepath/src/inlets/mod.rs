@@ -90,7 +90,7 @@ pub trait Inlet: Sync + Sealed {
 }
 
 /// An inlet at work on a source. Made by [`Inlet::open`] only.
-pub trait Consumer: Sealed {
+pub trait Consumer: Send + Sealed {
     /// Takes what is there, at most `most` bytes (above 0), in one call; 0 is the end.
     ///
     /// # Errors

@@ -195,7 +195,7 @@ pub struct Shape {
 }
 
 /// An outlet at work on a sink. Made by [`Outlet::open`] only.
-pub trait Producer: Sealed {
+pub trait Producer: Send + Sealed {
     /// What it turned out to be.
     fn shape(&self) -> Shape;
 

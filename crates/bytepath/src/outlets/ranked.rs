@@ -23,6 +23,16 @@ pub struct Choice {
     pub expected_gib_per_s: Option<(f64, f64)>,
 }
 
+impl fmt::Debug for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Choice")
+            .field("outlet", &self.outlet.name())
+            .field("settings", &self.settings)
+            .field("expected_gib_per_s", &self.expected_gib_per_s)
+            .finish()
+    }
+}
+
 impl Choice {
     fn by_rule(settings: Sending) -> Option<Choice> {
         let outlet = by_name(&settings.outlet)?;
@@ -37,7 +47,7 @@ impl Choice {
 }
 
 /// Outlets in the order in which they are to be tried, and why the others are not.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Ranked {
     /// The best first; the last works into every sink.
     pub choices: Vec<Choice>,
@@ -258,7 +268,7 @@ mod tests {
     fn a_reservoir_cannot_be_asked_for_new_bytes() {
         let pipe = pipe();
         let sink = Endpoint::sink(pipe.as_fd()).expect("a sink");
-        let refused = Ranked::only(Sending::by("tee"), &sink, Use::Streams).err().expect("refused");
+        let refused = Ranked::only(Sending::by("tee"), &sink, Use::Streams).expect_err("refused");
         assert!(refused.to_string().contains("only repeats"), "{refused}");
     }
 }

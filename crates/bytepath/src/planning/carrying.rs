@@ -10,6 +10,7 @@ use super::{CarryError, Planning};
 use crate::{Cancel, Failed, Job, Meter, Moved, Plan, Transfer, TransferError};
 
 /// What is needed to carry a job out.
+#[derive(Debug)]
 pub struct Carrying<'a> {
     /// The job.
     pub job: Job<'a>,
@@ -78,6 +79,7 @@ impl Planning<'_> {
 }
 
 /// When a stretch began, on the wall and, where somebody asks, on the CPU.
+#[derive(Debug)]
 pub struct Clock {
     wall: Instant,
     cpu: Option<Duration>,

@@ -74,6 +74,10 @@ pub(crate) const SLICE_BYTES_MAX: usize = 64 << 20;
 /// of 0.12.
 pub(crate) const FILE_WRITE_BYTES: usize = 128 << 10;
 
+/// What is written at once to a socket that makes a message of it, at most: as much as GNU tee does.
+/// UDP refuses more than 64 KiB.
+pub(crate) const MESSAGE_BYTES: usize = 8 << 10;
+
 /// The route of this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Route> {
     ROUTES.iter().copied().find(|route| route.name() == name)
@@ -91,8 +95,10 @@ pub enum Aliasing {
     Memory,
 }
 
-/// What is to be moved, as far as the choice of a route depends on it.
+/// What is to be moved, as far as the choice of a route depends on it: begins with [`Job::new`], and may come to
+/// say more.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Job<'a> {
     /// Where the bytes come from.
     pub source: &'a Endpoint<'a>,
@@ -335,6 +341,7 @@ pub enum Rank {
 }
 
 /// What a route is given to carry out.
+#[derive(Debug)]
 pub struct Span<'a> {
     /// Where the bytes come from.
     pub source: &'a Endpoint<'a>,
@@ -384,10 +391,12 @@ impl Span<'_> {
         self.sink_takes_bytes().min(self.knobs.chunk_bytes.map_or(most, |bytes| bytes.max(1)))
     }
 
-    /// A route's own chunk, or what a file is given at once: see [`FILE_WRITE_BYTES`].
+    /// A route's own chunk, or what a file or a message is given at once: see [`FILE_WRITE_BYTES`] and
+    /// [`MESSAGE_BYTES`].
     pub(crate) fn chunk_for_sink(&self, chunk_default: usize) -> usize {
         match self.sink.kind() {
             Kind::File => chunk_default.min(FILE_WRITE_BYTES),
+            _ if self.sink.makes_messages() => chunk_default.min(MESSAGE_BYTES),
             _ => chunk_default,
         }
     }

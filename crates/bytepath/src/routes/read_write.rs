@@ -2,7 +2,7 @@
 //!
 //! Costs per chunk: two copies, two system calls at least, no page-table work.
 
-use crate::endpoint::Blocking;
+use crate::endpoint::{Blocking, Kind};
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::meter::Meter;
 use crate::pages::{Memory, PageSize, page_bytes};
@@ -53,8 +53,11 @@ impl Route for ReadWrite {
         let mut waiter = span.waiter();
         let blocking = span.blocking();
         let most = span.limit.saturating_add(span.beyond);
-        let chunk = span.next_bytes(most, span.chunk_for_sink(CHUNK_BYTES));
-        let chunk = chunk.min(buffer_bytes(span)).max(1);
+        let chunk = match gives_records(span.source.kind()) {
+            true => CHUNK_BYTES,
+            false => span.chunk_for_sink(CHUNK_BYTES),
+        };
+        let chunk = span.next_bytes(most, chunk).min(buffer_bytes(span)).max(1);
         let mut buffer = Memory::allocate(chunk, &span.knobs.pages)
             .map_err(|error| Stop::Declined(Refusal::because(error.to_string())))?;
         if waiter.is_plain() && !span.sink.kind().is_socket() {
@@ -74,6 +77,12 @@ impl Route for ReadWrite {
         }
         Ok(())
     }
+}
+
+/// Whether it may give records of any size: a read of less would lose the rest of one, and each is passed on
+/// by one write.
+fn gives_records(source: Kind) -> bool {
+    matches!(source, Kind::OtherSocket | Kind::CharDevice | Kind::Anonymous)
 }
 
 /// Where a call may simply sleep, the loop is the two calls and nothing else; whatever is not an
@@ -129,8 +138,9 @@ fn ordinary(
     (left, beyond): (&mut u64, u64),
     meter: &Meter,
 ) -> Odd {
-    // What may be read is counted; the rest of it is what was read beyond the limit.
-    let (mut rest, mut teller) = (left.saturating_add(beyond), meter.teller());
+    // What may be read is counted, in one number; the rest of it is what was read beyond the limit.
+    let beyond = beyond.min(u64::MAX - *left);
+    let (mut rest, mut teller) = (*left + beyond, meter.teller());
     let odd = loop {
         let most = usize::try_from(rest).map_or(buffer.len(), |rest| buffer.len().min(rest));
         let count = match rustix::io::read(source, &mut buffer[..most]) {

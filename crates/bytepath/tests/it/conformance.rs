@@ -328,7 +328,8 @@ fn keeping_the_source_duplicates_what_both_pipes_hold() {
             near.write_all(contents(bytes)).expect("the source is filled");
             let source = Endpoint::source(from.as_fd()).expect("a source");
             let sink = Endpoint::sink(to.as_fd()).expect("a sink");
-            let job = Job { limit, ..Job::new(&source, &sink).keep_source() };
+            let mut job = Job::new(&source, &sink).keep_source();
+            job.limit = limit;
             let plan = Plan::best(&job, Knobs::default()).expect("a plan");
             let moved = Transfer::new(&job, &plan).run().expect("duplicated");
             let expected = limit.map_or(bytes, |limit| limit as usize);
@@ -388,7 +389,8 @@ fn parts_of_one_file_move_down_by_every_route_that_takes_them_and_up_by_none() {
 fn moved_within(from: &File, to: &File, limit: Option<u64>, only: Option<&str>) -> Option<u64> {
     let source = Endpoint::source(from.as_fd()).expect("a source");
     let sink = Endpoint::sink(to.as_fd()).expect("a sink");
-    let job = Job { limit, ..Job::new(&source, &sink) };
+    let mut job = Job::new(&source, &sink);
+    job.limit = limit;
     let plan = match only {
         Some(name) => Plan::only(name, &job, Knobs::default()),
         None => Plan::best(&job, Knobs::default()),
@@ -398,4 +400,78 @@ fn moved_within(from: &File, to: &File, limit: Option<u64>, only: Option<&str>) 
         Err(TransferError::Declined { offset: 0, .. }) if only.is_some() => None,
         Err(error) => panic!("{error}"),
     }
+}
+
+#[test]
+fn a_stretch_goes_to_its_end_however_far_a_read_may_go_beyond() {
+    let all = contents(2 << 20);
+    for beyond in [0, 1, u64::MAX - 1_000_003, u64::MAX - 1_000_002, u64::MAX] {
+        let (mut from, mut to) = (memfd(), memfd());
+        from.write_all(all).and_then(|()| from.rewind()).expect("written");
+        let source = Endpoint::source(from.as_fd()).expect("a source");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let job = Job::new(&source, &sink).stretch(1_000_003, beyond);
+        let plan = Plan::only("read-write", &job, Knobs::default()).expect("a plan");
+        let moved = Transfer::new(&job, &plan).run().expect("moved").bytes;
+        assert!(
+            moved >= 1_000_003 && moved - 1_000_003 <= beyond,
+            "{moved} of 1000003, {beyond} beyond"
+        );
+        let mut arrived = Vec::new();
+        to.rewind().and_then(|()| to.read_to_end(&mut arrived)).expect("read");
+        same(&arrived, &all[..usize::try_from(moved).expect("a size")]);
+    }
+}
+
+/// UDP takes no more than 64 KiB at once, and a file and a pipe give as much.
+#[test]
+fn a_socket_that_makes_messages_of_its_bytes_gets_them_in_small_ones_and_datagrams_whole() {
+    use std::net::UdpSocket;
+    let socket = || UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let connected = |to: &UdpSocket| {
+        let from = socket();
+        from.connect(to.local_addr().expect("bound")).expect("connected");
+        from
+    };
+    // What is not taken at once is lost where there is no more room.
+    let all = contents(80_000);
+    let mut file = memfd();
+    file.write_all(all).expect("written");
+    let moved = |from: &dyn AsFd, to: &UdpSocket, limit: u64, only: Option<&str>| {
+        let source = Endpoint::source(from.as_fd()).expect("a source");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let job = Job::new(&source, &sink).limit(limit);
+        let plan = match only {
+            Some(name) => Plan::only(name, &job, Knobs::default()),
+            None => Plan::best(&job, Knobs::default()),
+        };
+        let plan = plan.expect("a plan");
+        Transfer::new(&job, &plan).run().expect("moved").bytes
+    };
+    for (is_piped, only) in
+        [false, true].into_iter().flat_map(|it| [(it, Some("read-write")), (it, None)])
+    {
+        let (piped, mut writer) = pipe();
+        rustix::pipe::fcntl_setpipe_size(&writer, 128 << 10).expect("anybody may have as much");
+        writer.write_all(all).expect("there is room");
+        drop(writer);
+        file.rewind().expect("anew");
+        let (receiver, from) = (socket(), if is_piped { &piped as &dyn AsFd } else { &file });
+        assert_eq!(moved(from, &connected(&receiver), 80_000, only), 80_000);
+        let mut arrived = Vec::new();
+        while arrived.len() < all.len() {
+            let mut message = [0; 65_536];
+            let count = receiver.recv(&mut message).expect("it comes");
+            assert!(count <= 8 << 10, "{count}");
+            arrived.extend_from_slice(&message[..count]);
+        }
+        same(&arrived, all);
+    }
+    let (relay, receiver) = (socket(), socket());
+    let message = &all[..30_000];
+    connected(&relay).send(message).expect("sent");
+    assert_eq!(moved(&relay, &connected(&receiver), 30_000, None), 30_000);
+    let mut arrived = [0; 65_536];
+    let count = receiver.recv(&mut arrived).expect("it comes");
+    same(&arrived[..count], message);
 }

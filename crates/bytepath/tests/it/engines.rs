@@ -175,3 +175,22 @@ fn what_the_page_cache_has_of_a_file_is_told_and_changed() {
     assert_eq!(pages, all, "there are none behind the end");
     assert!(resident < all, "{resident} of {all} stay");
 }
+
+#[test]
+fn a_place_behind_all_that_a_file_has_is_refused_and_the_position_stays() {
+    use std::io::{Seek, SeekFrom};
+    let mut file = numbered();
+    file.seek(SeekFrom::Start(3)).expect("positioned");
+    for kind in ENGINES.iter().filter(|kind| kind.name() != "mmap") {
+        let Some(mut engine) = opened(*kind, &[span(&file)], true) else { continue };
+        for direction in [Direction::Read, Direction::Write] {
+            engine.push(0, Io { file: 0, at: u64::MAX, direction });
+            engine.submit().expect("the kernel takes it");
+            let done = waited(&mut *engine, 1);
+            assert!(done[0].answer.is_err(), "{}: {done:?}", kind.name());
+        }
+        let ends = (&file).stream_position().ok();
+        assert_eq!(ends, Some(3), "{}", kind.name());
+    }
+    assert_eq!(file.metadata().expect("a file").len(), BLOCKS * IO_BYTES as u64);
+}

@@ -558,3 +558,26 @@ fn a_source_that_could_not_be_read_on_is_told_of_though_it_is_cancelled_then() {
         assert_eq!(held, [4096]);
     });
 }
+
+#[test]
+fn the_meter_tells_what_went_by_the_fan_out_apart_from_what_went_by_others() {
+    let mut source = tempfile::tempfile().expect("a file");
+    source.write_all(&stream(50_000)).expect("written");
+    let null = [Endpoint::open_sink("/dev/null").ok()];
+    let meter = Meter::new();
+    meter.goes("somebody else's");
+    let run = |queued: bool| {
+        (&source).rewind().expect("anew");
+        let from = Endpoint::source(source.as_fd()).expect("a source");
+        let fan_out = FanOut::new(&from, &null).meter(&meter);
+        if queued {
+            let queue = Queue { memory_bytes: 1 << 20, spill: None };
+            fan_out.run_queued(queue, &Lags::of(1), &go_on, &|_| ()).expect("threads");
+        } else {
+            fan_out.run(&go_on);
+        }
+    };
+    run(false);
+    run(true);
+    assert_eq!(meter.by_route(), [("fan-out", 50_000), ("fan-out-queue", 50_000)]);
+}

@@ -570,3 +570,27 @@ fn a_forked_process_can_drop_a_ring_and_nothing_else_and_its_parents_goes_on() {
         assert_eq!((done.token, done.first), (1, Ok(5)));
     });
 }
+
+#[test]
+fn a_place_behind_all_that_a_file_has_is_refused_and_the_position_stays() {
+    use std::io::{Seek, SeekFrom};
+    let mut file = file_of(b"some bytes");
+    file.seek(SeekFrom::Start(3)).expect("positioned");
+    let Some(mut ring) = ring(&Setup::default()) else { return };
+    let pinned = ring.register_buffers(vec![buffer(4096)]).expect("4 KiB may be pinned").remove(0);
+    for mut memory in [buffer(4096), pinned] {
+        for at in [u64::MAX, u64::MAX - 1, 1 << 63] {
+            let write = Operation::Write { file: Target::Borrowed(file.as_fd()), at, bytes: 0..4 };
+            for operation in [read(&file, at, 4), write] {
+                let done = asked(&mut ring, Request::new(0, operation).buffer(memory));
+                assert_eq!(done.first, Err(Errno::INVAL), "{at}");
+                memory = done.buffer.expect("its memory");
+            }
+        }
+    }
+    drop(ring);
+    assert_eq!(
+        (file.stream_position().ok(), file.metadata().map(|it| it.len()).ok()),
+        (Some(3), Some(10))
+    );
+}

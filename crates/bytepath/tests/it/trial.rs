@@ -124,8 +124,8 @@ impl Trial {
         let answer = {
             let from = Endpoint::source(source.as_fd()).expect("a source");
             let to = Endpoint::sink(sink.as_fd()).expect("a sink");
-            let (limit, aliasing, cache) = (self.limit, self.aliasing, self.cache);
-            let job = Job { limit, aliasing, cache, ..Job::new(&from, &to) };
+            let mut job = Job::new(&from, &to);
+            (job.limit, job.aliasing, job.cache) = (self.limit, self.aliasing, self.cache);
             place(&|| self.transfer(&job, &meter))
         };
         let expected = self.expected();

@@ -90,7 +90,8 @@ fn moved(
 ) -> Result<Moved, TransferError> {
     let source = Endpoint::source(source.as_fd()).expect("a source");
     let sink = Endpoint::sink(sink.as_fd()).expect("a sink");
-    let job = Job { limit, ..Job::new(&source, &sink) }.leave_cache();
+    let mut job = Job::new(&source, &sink).leave_cache();
+    job.limit = limit;
     let plan = match only {
         Some(name) => Plan::only(name, &job, Knobs::default()),
         None => Plan::best(&job, Knobs::default()),
@@ -250,5 +251,15 @@ fn what_a_file_had_before_stays_where_more_is_appended() {
             same(&read_all(&to)[BYTES..], &all());
             (there, left)
         });
+    }
+}
+
+#[test]
+fn a_place_behind_all_that_a_file_has_is_refused_and_the_position_stays() {
+    let mut file = disk_file();
+    file.write_all(b"some bytes").and_then(|()| file.seek(SeekFrom::Start(3))).expect("written");
+    for at in [u64::MAX, u64::MAX - 1, 1 << 63] {
+        assert!(page_cache::read_leaving(&file, &mut [0; 4], at).is_err(), "{at}");
+        assert_eq!(file.stream_position().ok(), Some(3), "{at}");
     }
 }

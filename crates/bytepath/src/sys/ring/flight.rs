@@ -12,6 +12,7 @@ use io_uring::{opcode, types};
 use rustix::fs::{Statx, StatxFlags};
 use rustix::io::Errno;
 
+use crate::endpoint::place;
 use crate::ring::{Answer, Buffer, Completion, Completions, FilePlace, Operation, Request, Target};
 
 /// The user data of what nobody waits for.
@@ -224,7 +225,7 @@ impl Maker<'_> {
     }
 
     fn read(&self, file: Target<'_>, at: u64, bytes: Range<usize>) -> Entry {
-        let (to, len) = self.piece(bytes);
+        let ((to, len), at) = (self.piece(bytes), place(at));
         match self.registered() {
             Some(index) => self.on(
                 file,
@@ -240,7 +241,7 @@ impl Maker<'_> {
     }
 
     fn write(&self, file: Target<'_>, at: u64, bytes: Range<usize>) -> Entry {
-        let (from, len) = self.piece(bytes);
+        let ((from, len), at) = (self.piece(bytes), place(at));
         match self.registered() {
             Some(index) => self.on(
                 file,

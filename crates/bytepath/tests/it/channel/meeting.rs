@@ -318,3 +318,37 @@ fn a_ring_that_is_more_than_a_group_leaves_is_refused() {
     let said = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success() && said.contains("1 passed"), "{done:?}");
 }
+
+/// The name of the test below.
+const STARTED: &str =
+    "channel::meeting::an_end_of_a_pair_is_the_standard_input_of_a_program_and_goes_to_no_other";
+
+#[test]
+fn an_end_of_a_pair_is_the_standard_input_of_a_program_and_goes_to_no_other() {
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    const CHILD: &str = "BYTEPATH_TEST_HAS_AN_END";
+    if std::env::var_os(CHILD).is_some() {
+        let end = std::io::stdin().as_fd().try_clone_to_owned().expect("a descriptor");
+        let mut sender =
+            Connection::from_fd(end).expect("an end").sender(&small()).expect("a sender");
+        sender.write_all(b"from the program").expect("it writes");
+        return sender.finish();
+    }
+    bounded(|_| {
+        let (here, there) = Connection::pair().expect("a pair");
+        for end in [&here, &there] {
+            let flags = rustix::io::fcntl_getfd(end).expect("it is open");
+            assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        }
+        let mut program = Command::new(std::env::current_exe().expect("this program"));
+        program.args(["--exact", STARTED]).env(CHILD, "1").stdout(Stdio::null());
+        let mut child = program.stdin(OwnedFd::from(there)).spawn().expect("it runs");
+        drop(program);
+        let mut all = Vec::new();
+        let mut receiver = here.receiver(&small()).expect("a receiver");
+        receiver.read_to_end(&mut all).expect("all of it");
+        assert_eq!(all, b"from the program");
+        assert!(child.wait().expect("it ends").success());
+    });
+}

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytepath::Wait;
-use bytepath::channel::{Broadcast, ChannelError, Connection, Now, Receiver, Sender, Setup};
+use bytepath::channel::{Broadcast, ChannelError, Connection, Now, Receiver, Sender, Setup, Users};
 use bytepath::pages::{PageSize, SharedMemory};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -240,4 +240,44 @@ fn a_sender_that_was_silent_is_an_error_and_not_a_wait_for_ever() {
     let (here, _there) = Connection::pair().expect("a pair");
     let hasty = Setup { patience: Duration::from_millis(1), ..small() };
     assert!(matches!(here.receiver(&hasty), Err(ChannelError::Silent(_))));
+}
+
+#[test]
+fn a_small_ring_takes_the_pages_that_it_has() {
+    for (ring_bytes, pages) in
+        [(4096, PageSize::Huge), (400_000, PageSize::Huge), (4096, PageSize::Base)]
+    {
+        let setup = Setup { ring_bytes, pages, ..Setup::default() };
+        let (mut sender, mut receiver) = stream(setup, setup);
+        let most = ring_bytes + (32 << 10);
+        assert!(sender.memory().len() <= most && receiver.memory().len() <= most, "{setup:?}");
+        sender.write_all(b"some bytes").expect("it writes");
+        let mut all = [0; 10];
+        receiver.read_exact(&mut all).expect("bytes");
+        assert_eq!(&all, b"some bytes");
+    }
+}
+
+/// The name of the test below.
+const SMALL_PAGES: &str =
+    "channel::a_ring_that_gets_no_large_pages_takes_no_more_than_it_needs_of_small_ones";
+
+#[test]
+fn a_ring_that_gets_no_large_pages_takes_no_more_than_it_needs_of_small_ones() {
+    // What a process is not given, another one has.
+    if !crate::is_alone(SMALL_PAGES) {
+        return;
+    }
+    rustix::thread::disable_transparent_huge_pages(true).expect("anybody may do without");
+    let setup =
+        Setup { ring_bytes: 3 << 20, pages: PageSize::Huge, users: Users::Any, ..Setup::default() };
+    let (mut sender, mut receiver) = stream(setup, setup);
+    if sender.memory().huge_bytes().expect("counted") > 0 {
+        return println!("skipped: the kernel gives large pages all the same");
+    }
+    assert!(sender.memory().len() <= (3 << 20) + (32 << 10), "{}", sender.memory().len());
+    sender.write_all(b"some bytes").expect("it writes");
+    let mut all = [0; 10];
+    receiver.read_exact(&mut all).expect("bytes");
+    assert_eq!(&all, b"some bytes");
 }

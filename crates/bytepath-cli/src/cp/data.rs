@@ -11,6 +11,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
+use bytepath::holes::Holes;
 use bytepath::pages::{Memory, Pages};
 use bytepath::routes::Rank;
 use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Plan, Side, TransferError};
@@ -201,16 +202,16 @@ impl<'a> Data<'a> {
     fn copy_extents(&mut self, sparse: Sparse) -> Result<(), Fault> {
         // A copy that is gone on with has what is before.
         let start = rustix::fs::tell(self.source).map_err(Fault::Seeking)?;
-        if self.is_looked_through() {
+        let (holes, mut at) = (Holes::of(self.source), start);
+        if self.is_looked_through(&holes) {
             self.stand_at(start)?;
             return self.copy_but_zeros();
         }
-        let mut at = start;
         loop {
-            let data = match rustix::fs::seek(self.source, SeekFrom::Data(at)) {
-                Ok(data) => data,
+            let data = match holes.data(at) {
+                Ok(Some(data)) => data,
                 // Nothing but a hole up to the end.
-                Err(Errno::NXIO) => break,
+                Ok(None) => break,
                 Err(Errno::INVAL | Errno::OPNOTSUPP) if at == start => {
                     return self.carry(None, Way::Any).map(drop);
                 }
@@ -218,8 +219,7 @@ impl<'a> Data<'a> {
             };
             self.told.sparse =
                 if sparse == Sparse::Always { "SEEK_HOLE + zeros" } else { "SEEK_HOLE" };
-            let hole =
-                rustix::fs::seek(self.source, SeekFrom::Hole(data)).map_err(Fault::Seeking)?;
+            let hole = holes.hole(data).map_err(Fault::Seeking)?;
             let end = match sparse {
                 Sparse::Always => {
                     self.stand_at(data)?;
@@ -242,24 +242,12 @@ impl<'a> Data<'a> {
     }
 
     /// Whether holes are found by looking for zeros, as the classic finds them.
-    fn is_looked_through(&self) -> bool {
+    fn is_looked_through(&self, holes: &Holes<'_>) -> bool {
         let (plan, extras) = (self.shared.plan, self.shared.extras);
         let is_chosen = !matches!(plan.route.as_deref(), None | Some("read-write"));
         let may = !is_chosen && !extras.direct && !extras.uncached;
         let bytes = u64::try_from(self.source_stat.st_size).unwrap_or(0);
-        may && !self.is_short(bytes) && !self.tells_of_holes(bytes)
-    }
-
-    /// Whether the file system of a file that lacks blocks tells where. Some refuse to (hugetlbfs),
-    /// and others call every file data from its beginning to its end (NFSv3, many of FUSE), as all do
-    /// what they compress. The source stands elsewhere afterwards.
-    fn tells_of_holes(&self, bytes: u64) -> bool {
-        let hole = || rustix::fs::seek(self.source, SeekFrom::Hole(0));
-        match rustix::fs::seek(self.source, SeekFrom::Data(0)) {
-            Ok(0) => hole().map_or(true, |hole| hole < bytes),
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => false,
-            _ => true,
-        }
+        may && !self.is_short(bytes) && !tells_of_holes(holes, bytes)
     }
 
     /// Copies the rest of a file but for zeros.
@@ -430,6 +418,17 @@ impl<'a> Data<'a> {
     /// Gives the copy its size, a hole at its end included.
     fn extend(&self, end: u64) -> Result<(), Fault> {
         rustix::fs::ftruncate(self.sink, end).map_err(Fault::Extending)
+    }
+}
+
+/// Whether the file system of a file that lacks blocks tells where. Some refuse to (hugetlbfs), and
+/// others call every file data from its beginning to its end (NFSv3, many of FUSE), as all do what they
+/// compress. The file stands elsewhere afterwards.
+fn tells_of_holes(holes: &Holes<'_>, bytes: u64) -> bool {
+    match holes.data(0) {
+        Ok(Some(0)) => holes.hole(0).map_or(true, |hole| hole < bytes),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => false,
+        _ => true,
     }
 }
 

@@ -1,0 +1,65 @@
+//! Holes: what is none is copied, what is one takes no room.
+
+use super::failing::mounted;
+
+/// Files of ext2 and ext3, as ext4 has them.
+const NO_EXTENTS: &str = "
+    truncate -s 64M image; mkfs.ext4 -q -F -b $block -O ^extent,^64bit image; mount -o loop image m
+    written() { dd if=bytes of=m/v bs=1000 count=50 seek=$1 conv=notrunc status=none; }
+    late() { rm -f m/v; written 600; truncate -s 1M m/v; }
+    both() { rm -f m/v; written 600; sync -f m; written 6000; truncate -s 9M m/v; }";
+
+#[test]
+fn data_that_has_no_blocks_yet_is_no_hole() {
+    let lines = format!(
+        "for block in 1024 4096; do {NO_EXTENTS}
+            for make in late both; do for to in away m/w; do
+                for how in '' --reflink=never --sparse=always --direct --uncached --atomic --verify; do
+                    $make; ours $how m/v $to 2>said; cmp m/v $to; rm $to
+                done
+                $make; \"$bytepath\" cat m/v >$to; cmp m/v $to; rm $to
+                $make; \"$bytepath\" pv -q m/v >$to; cmp m/v $to; rm $to
+            done; done
+            $make; ours --sparse=never --route copy-file-range m/v m/w; cmp m/v m/w
+            umount m; rm image
+        done"
+    );
+    let _ = mounted(&[], &lines);
+}
+
+#[test]
+fn a_copy_that_lacks_data_that_has_no_blocks_yet_is_found() {
+    let lines = format!(
+        "for block in 1024 4096; do {NO_EXTENTS}
+            for make in late both; do for how in '' --verify --atomic; do
+                $make; truncate -s $(stat -c %s m/v) away; touch -r m/v away
+                ours --resume $how m/v away; cmp m/v away; rm away
+            done; done
+            umount m; rm image
+        done"
+    );
+    let _ = mounted(&[], &lines);
+}
+
+#[test]
+fn blocks_that_nothing_was_written_to_stay_holes() {
+    let lines = "
+        for make in 'mkfs.ext4 -q -F' 'mkfs.xfs -q'; do
+            truncate -s 400M image; $make image; mount -o loop image m
+            truncate -s 1G m/none m/some; fallocate -n -l 20M m/none; fallocate -n -l 20M m/some
+            dd if=bytes of=m/some bs=4096 count=3 seek=20000 conv=notrunc status=none
+            # Once they were read, they count as data.
+            \"$bytepath\" cat m/none >away; stat -c '%s %b' away; rm away
+            for name in none some; do
+                ours --reflink=never m/$name away; stat -c '%s %b' away; cmp -n 90M m/$name away; rm away
+            done
+            umount m; rm image
+        done";
+    let Some(done) = mounted(&["mkfs.xfs", "fallocate"], lines) else { return };
+    assert_eq!(done.stdout.lines().count(), 6, "{done:?}");
+    for line in done.stdout.lines() {
+        let (size, blocks) = line.split_once(' ').expect("both");
+        assert_eq!(size, "1073741824");
+        assert!(blocks.parse().is_ok_and(|blocks: u64| blocks < 1000), "{done:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Holes: what is none is copied, what is one takes no room.
 
 use super::failing::mounted;
+use crate::program::shell;
 
 /// Files of ext2 and ext3, as ext4 has them.
 const NO_EXTENTS: &str = "
@@ -62,4 +63,17 @@ fn blocks_that_nothing_was_written_to_stay_holes() {
         assert_eq!(size, "1073741824");
         assert!(blocks.parse().is_ok_and(|blocks: u64| blocks < 1000), "{done:?}");
     }
+}
+
+/// A file without an end, for which the place is limited.
+#[test]
+fn files_that_give_whole_entries_alone_are_copied() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let done = shell(&format!(
+        "cd {}; trap '' XFSZ; ulimit -f 2048; $bytepath cp /proc/self/pagemap x; stat -c %s x",
+        folder.path().display()
+    ));
+    assert!(done.stderr.contains("File too large"), "{done:?}");
+    let bytes: u64 = done.stdout.trim().parse().expect("a size");
+    assert!(bytes >= 1 << 20, "{done:?}");
 }

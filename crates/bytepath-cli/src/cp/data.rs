@@ -15,7 +15,7 @@ use bytepath::holes::Holes;
 use bytepath::pages::{Memory, Pages};
 use bytepath::routes::Rank;
 use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Plan, Side, TransferError};
-use rustix::fs::{FileType, SeekFrom, Stat};
+use rustix::fs::{FallocateFlags, FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::hand::Other;
@@ -35,6 +35,8 @@ pub(super) struct Data<'a> {
     pub(super) sink: BorrowedFd<'a>,
     /// Bytes that are not on the device yet, where that matters.
     pub(super) dirty_bytes: u64,
+    /// Up to where bytes that were looked at are written, or where that began; beyond all before.
+    written_to: u64,
     source_stat: &'a Stat,
     to: SinkEnd,
     told: Told,
@@ -136,7 +138,7 @@ impl<'a> Data<'a> {
     ) -> Data<'a> {
         let reflink = if shared.settings.reflink == Reflink::Never { "no" } else { "unknown" };
         let told = Told { offload: "unknown", reflink, sparse: "no" };
-        Data { shared, source, sink, dirty_bytes: 0, source_stat, to, told }
+        Data { shared, source, sink, dirty_bytes: 0, written_to: u64::MAX, source_stat, to, told }
     }
 
     pub(super) fn told(&self) -> Told {
@@ -335,6 +337,7 @@ impl<'a> Data<'a> {
             Err(Errno::SPIPE) => 0,
             answer => answer.map_err(Fault::Seeking)?,
         };
+        self.written_to = self.written_to.min(start);
         let block_bytes = rustix::fs::fstat(self.sink).map_err(Fault::Writing)?.st_blksize;
         let block_bytes = usize::try_from(block_bytes).unwrap_or(512).clamp(512, BLOCK_BYTES_MAX);
         let (mut room, mut done) = (room(LOOK_BYTES)?, 0);
@@ -387,7 +390,7 @@ impl<'a> Data<'a> {
 
     /// Writes what is between blocks of zeros, each run of blocks by one call; or where that stopped.
     fn write_but_holes(
-        &self,
+        &mut self,
         start: u64,
         bytes: &[u8],
         block_bytes: usize,
@@ -403,7 +406,11 @@ impl<'a> Data<'a> {
         self.write_at(start + run as u64, &bytes[run..])
     }
 
-    fn write_at(&self, mut at: u64, mut bytes: &[u8]) -> Result<(), (u64, Errno)> {
+    fn write_at(&mut self, mut at: u64, mut bytes: &[u8]) -> Result<(), (u64, Errno)> {
+        if !bytes.is_empty() {
+            self.punch(at);
+            self.written_to = at + bytes.len() as u64;
+        }
         while !bytes.is_empty() {
             match rustix::io::pwrite(self.sink, bytes, at) {
                 Ok(0) => return Err((at, Errno::NOSPC)),
@@ -415,8 +422,18 @@ impl<'a> Data<'a> {
         Ok(())
     }
 
+    /// Makes a hole of what was not written before a place: XFS sets blocks aside behind the end of a
+    /// file that grows, and keeps them where the next bytes are written behind them. A wish.
+    fn punch(&self, end: u64) {
+        if self.shared.settings.sparse == Sparse::Always && end > self.written_to {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = rustix::fs::fallocate(self.sink, flags, self.written_to, end - self.written_to);
+        }
+    }
+
     /// Gives the copy its size, a hole at its end included.
     fn extend(&self, end: u64) -> Result<(), Fault> {
+        self.punch(end);
         rustix::fs::ftruncate(self.sink, end).map_err(Fault::Extending)
     }
 }

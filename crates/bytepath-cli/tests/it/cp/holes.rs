@@ -65,6 +65,29 @@ fn blocks_that_nothing_was_written_to_stay_holes() {
     }
 }
 
+/// XFS sets blocks aside behind the end of a file that grows.
+#[test]
+fn holes_that_are_looked_for_take_no_more_room_than_the_classics() {
+    let lines = "
+        truncate -s 400M image; mkfs.xfs -q image; mount -o loop image m
+        for at in 5 9 12 20; do dd if=bytes of=told bs=1M count=2 seek=$at conv=notrunc status=none; done
+        truncate -s 30M told; cp --sparse=never told untold
+        head -c 7000000 bytes >begun
+        for name in told untold; do
+            theirs --sparse=always $name m/theirs; ours --sparse=always $name m/ours
+            head -c 7000000 $name >m/resumed; ours --sparse=always --resume $name m/resumed
+            for copy in ours resumed; do cmp $name m/$copy; done
+            stat -c %b m/theirs m/ours; rm m/*
+        done
+        umount m; rm image";
+    let Some(done) = mounted(&["mkfs.xfs"], lines) else { return };
+    let blocks: Vec<u64> = done.stdout.lines().map(|line| line.parse().expect("blocks")).collect();
+    assert_eq!(blocks.len(), 4, "{done:?}");
+    for pair in blocks.chunks(2) {
+        assert!(pair[1] <= pair[0], "{blocks:?}");
+    }
+}
+
 /// A file without an end, for which the place is limited.
 #[test]
 fn files_that_give_whole_entries_alone_are_copied() {

@@ -19,7 +19,7 @@ use rustix::fs::{FallocateFlags, FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::hand::Other;
-use super::holes::{data_bytes, has_holes};
+use super::holes::{data_before, data_bytes, has_holes};
 use super::large::is_large;
 use super::place::kind;
 use super::settings::{Reflink, Sparse};
@@ -160,9 +160,15 @@ impl<'a> Data<'a> {
         cloned
     }
 
-    /// Counts all bytes as copied.
+    /// Counts all bytes as copied, of which holes are none.
     pub(super) fn count_whole(&mut self) -> Result<(), Fault> {
-        self.count(Other::Reflink, u64::try_from(self.source_stat.st_size).unwrap_or(0))
+        let size = u64::try_from(self.source_stat.st_size).unwrap_or(0);
+        let bytes = match has_holes(self.source_stat) {
+            true => data_before(self.source, size),
+            false => size,
+        };
+        self.shared.hand.reached(size);
+        self.count(Other::Reflink, bytes)
     }
 
     /// Copies the bytes.

@@ -88,6 +88,17 @@ fn holes_that_are_looked_for_take_no_more_room_than_the_classics() {
     }
 }
 
+#[test]
+fn of_a_clone_holes_are_not_counted() {
+    let lines = "
+        truncate -s 400M image; mkfs.xfs -q -m reflink=1 image; mount -o loop image m
+        truncate -s 8T m/v; dd if=bytes of=m/v bs=4096 count=7 seek=1000 conv=notrunc status=none
+        ours --reflink=always --json - m/v m/w
+        umount m; rm image";
+    let Some(done) = mounted(&["mkfs.xfs"], lines) else { return };
+    assert!(done.stdout.contains("\"reflink\": 28672"), "{done:?}");
+}
+
 /// A file without an end, for which the place is limited.
 #[test]
 fn files_that_give_whole_entries_alone_are_copied() {

@@ -111,3 +111,14 @@ fn files_that_give_whole_entries_alone_are_copied() {
     let bytes: u64 = done.stdout.trim().parse().expect("a size");
     assert!(bytes >= 1 << 20, "{done:?}");
 }
+
+/// A hole is passed over before the kernel is asked to copy, which it refuses between file systems.
+#[test]
+fn the_route_that_passed_over_a_hole_is_named_beside_the_one_that_went_on() {
+    let lines = "
+        mount -t tmpfs none m; truncate -s 2M told; head -c 100000 bytes >>told
+        \"$bytepath\" cat --explain-plan told >m/copy 2>said; cmp told m/copy; cat said; umount m";
+    let Some(done) = mounted(&[], lines) else { return };
+    assert!(done.stdout.contains("copy-file-range gave up at byte 2097152: "), "{done:?}");
+    assert!(done.stdout.contains("came: 2197152 bytes by copy-file-range, by "), "{done:?}");
+}

@@ -40,7 +40,8 @@
 //! [`routes`] that suit it; a [`Transfer`] runs the plan and tells the [`Meter`]; what movers for people
 //! do, [`planning`] does: it looks at the profile where that is worth it, and watches the plan. Where bytes begin
 //! or end in this process, [`outlets`] send memory into a descriptor and [`inlets`] take it out.
-//! One source goes to many sinks by a [`FanOut`], and [`small_files`] do without plans. Requests to io_uring of one's own go through [`ring`]. What is true of the machine is in [`machine`], and which CPUs the ends run on in
+//! One source goes to many sinks by a [`FanOut`], and [`small_files`] do without plans. Where a file has data, and where
+//! [`holes`], can be asked. Requests to io_uring of one's own go through [`ring`]. What is true of the machine is in [`machine`], and which CPUs the ends run on in
 //! [`placement`].
 //!
 //! The library never prints, logs, installs signal handlers or changes settings of the machine.
@@ -53,6 +54,7 @@ pub mod endpoint;
 pub mod engines;
 pub mod error;
 pub mod fan_out;
+pub mod holes;
 pub mod inlets;
 pub mod knobs;
 pub mod machine;

@@ -29,6 +29,7 @@ use crate::machine::Machine;
 use crate::plan::{Basis, PlanError};
 use crate::profile::{self, End, ProfileError};
 use crate::size;
+use crate::transfer::Gave;
 use crate::{Endpoint, Job, Kind, Knobs, Moved, Pipes, Plan, Profile, TransferError};
 pub use carrying::{Carrying, Clock};
 use watch::{Advice, Trying, Watch, Window};
@@ -252,13 +253,13 @@ impl Planning<'_> {
         let whole = moved.bytes >= self.most_bytes();
         let window = clock.window(moved.bytes);
         let as_planned = moved.declined.is_empty();
+        self.gave_up(&moved.declined);
         self.total.bytes += moved.bytes;
         self.total.route = moved.route;
         // The next stretch begins with what brought this one to its end.
         for gave in &moved.declined {
             self.plan = self.plan.clone().without(gave.route, &gave.why);
         }
-        self.total.declined.extend(moved.declined);
         let stayed_small = moved.small_pipe.is_some() && has_small_pipe(job, &self.plan);
         self.total.small_pipe = moved.small_pipe.or(self.total.small_pipe.take());
         if stayed_small && !self.small_pipe {
@@ -285,6 +286,13 @@ impl Planning<'_> {
         Ok(())
     }
 
+    /// Keeps by which byte of the whole job, and not of a stretch that begins now, routes gave up.
+    fn gave_up(&mut self, declined: &[Gave]) {
+        let before = self.total.bytes;
+        let of_job = |gave: &Gave| Gave { offset: before + gave.offset, ..gave.clone() };
+        self.total.declined.extend(declined.iter().map(of_job));
+    }
+
     /// To be told of the error that ended the last stretch, by its place in that stretch.
     pub fn broke_off(&mut self, error: &TransferError) {
         self.broke_off = true;
@@ -295,8 +303,8 @@ impl Planning<'_> {
                 self.handed_out_bytes = failed.stranded.len() as u64;
             }
             TransferError::Declined { offset, declined } => {
+                self.gave_up(declined);
                 self.total.bytes += offset;
-                self.total.declined.extend_from_slice(declined);
             }
             TransferError::Cancelled { offset, stranded } => {
                 self.total.bytes += offset;
@@ -450,9 +458,17 @@ impl Planning<'_> {
         told.extend(self.changes.iter().cloned());
         let took = self.took.unwrap_or_else(|| self.began.elapsed());
         let rate = total.bytes as f64 / f64::from(1 << 30) / took.as_secs_f64().max(1e-9);
+        // Routes that gave up may have moved the beginning.
+        let (mut by, mut at) = (String::new(), 0);
+        for gave in &total.declined {
+            if gave.offset > at {
+                by += &format!(" by {},", gave.route);
+            }
+            at = gave.offset;
+        }
         let by = match total.route {
             "" => String::new(),
-            route => format!(" by {route}"),
+            route => format!("{by} by {route}"),
         };
         let end = if self.broke_off { "; then it broke off" } else { "" };
         told.push(format!("came: {} bytes{by}, {}{end}", total.bytes, size::rate(rate)));

@@ -34,6 +34,9 @@ use crate::sys::closing::close;
 /// From so many bytes on a file is worth a plan.
 pub const SMALL_BYTES: usize = 128 << 10;
 
+/// The least that a page has anywhere.
+const PAGE_BYTES: usize = 4096;
+
 /// Two directories, and how files are copied from one to the other.
 #[derive(Debug, Clone, Copy)]
 pub struct Between<'a> {
@@ -261,13 +264,13 @@ impl SmallFiles {
     }
 
     /// Memory to copy through: whole pages, as the kernel is slower between bytes that do not stand at
-    /// the same place in theirs, and one byte more than a small file has, so that a read that fills it is
-    /// not taken for the end.
+    /// the same place in theirs, and some of /proc (pagemap, kpagecount) give none but whole entries; and
+    /// a page more than a small file has, so that a read that fills it is not taken for the end.
     fn room(&mut self, moved: Bytes) -> Result<&mut [u8], NotFilled> {
         let room = match &mut self.room {
             Some(room) => room,
             none => {
-                let memory = Memory::allocate(SMALL_BYTES + 1, &Pages::default());
+                let memory = Memory::allocate(SMALL_BYTES + PAGE_BYTES, &Pages::default());
                 let errno = Errno::NOMEM;
                 none.insert(memory.map_err(|_| NotFilled { moved, side: Side::Either, errno })?)
             }

@@ -11,14 +11,15 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
+use bytepath::holes::Holes;
 use bytepath::pages::{Memory, Pages};
 use bytepath::routes::Rank;
 use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Plan, Side, TransferError};
-use rustix::fs::{FileType, SeekFrom, Stat};
+use rustix::fs::{FallocateFlags, FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::hand::Other;
-use super::holes::{data_bytes, has_holes};
+use super::holes::{data_before, data_bytes, has_holes};
 use super::large::is_large;
 use super::place::kind;
 use super::settings::{Reflink, Sparse};
@@ -34,6 +35,8 @@ pub(super) struct Data<'a> {
     pub(super) sink: BorrowedFd<'a>,
     /// Bytes that are not on the device yet, where that matters.
     pub(super) dirty_bytes: u64,
+    /// Up to where bytes that were looked at are written, or where that began; beyond all before.
+    written_to: u64,
     source_stat: &'a Stat,
     to: SinkEnd,
     told: Told,
@@ -135,7 +138,7 @@ impl<'a> Data<'a> {
     ) -> Data<'a> {
         let reflink = if shared.settings.reflink == Reflink::Never { "no" } else { "unknown" };
         let told = Told { offload: "unknown", reflink, sparse: "no" };
-        Data { shared, source, sink, dirty_bytes: 0, source_stat, to, told }
+        Data { shared, source, sink, dirty_bytes: 0, written_to: u64::MAX, source_stat, to, told }
     }
 
     pub(super) fn told(&self) -> Told {
@@ -157,9 +160,15 @@ impl<'a> Data<'a> {
         cloned
     }
 
-    /// Counts all bytes as copied.
+    /// Counts all bytes as copied, of which holes are none.
     pub(super) fn count_whole(&mut self) -> Result<(), Fault> {
-        self.count(Other::Reflink, u64::try_from(self.source_stat.st_size).unwrap_or(0))
+        let size = u64::try_from(self.source_stat.st_size).unwrap_or(0);
+        let bytes = match has_holes(self.source_stat) {
+            true => data_before(self.source, size),
+            false => size,
+        };
+        self.shared.hand.reached(size);
+        self.count(Other::Reflink, bytes)
     }
 
     /// Copies the bytes.
@@ -201,16 +210,16 @@ impl<'a> Data<'a> {
     fn copy_extents(&mut self, sparse: Sparse) -> Result<(), Fault> {
         // A copy that is gone on with has what is before.
         let start = rustix::fs::tell(self.source).map_err(Fault::Seeking)?;
-        if self.is_looked_through() {
+        let (holes, mut at) = (Holes::of(self.source), start);
+        if self.is_looked_through(&holes) {
             self.stand_at(start)?;
             return self.copy_but_zeros();
         }
-        let mut at = start;
         loop {
-            let data = match rustix::fs::seek(self.source, SeekFrom::Data(at)) {
-                Ok(data) => data,
+            let data = match holes.data(at) {
+                Ok(Some(data)) => data,
                 // Nothing but a hole up to the end.
-                Err(Errno::NXIO) => break,
+                Ok(None) => break,
                 Err(Errno::INVAL | Errno::OPNOTSUPP) if at == start => {
                     return self.carry(None, Way::Any).map(drop);
                 }
@@ -218,8 +227,7 @@ impl<'a> Data<'a> {
             };
             self.told.sparse =
                 if sparse == Sparse::Always { "SEEK_HOLE + zeros" } else { "SEEK_HOLE" };
-            let hole =
-                rustix::fs::seek(self.source, SeekFrom::Hole(data)).map_err(Fault::Seeking)?;
+            let hole = holes.hole(data).map_err(Fault::Seeking)?;
             let end = match sparse {
                 Sparse::Always => {
                     self.stand_at(data)?;
@@ -242,24 +250,12 @@ impl<'a> Data<'a> {
     }
 
     /// Whether holes are found by looking for zeros, as the classic finds them.
-    fn is_looked_through(&self) -> bool {
+    fn is_looked_through(&self, holes: &Holes<'_>) -> bool {
         let (plan, extras) = (self.shared.plan, self.shared.extras);
         let is_chosen = !matches!(plan.route.as_deref(), None | Some("read-write"));
         let may = !is_chosen && !extras.direct && !extras.uncached;
         let bytes = u64::try_from(self.source_stat.st_size).unwrap_or(0);
-        may && !self.is_short(bytes) && !self.tells_of_holes(bytes)
-    }
-
-    /// Whether the file system of a file that lacks blocks tells where. Some refuse to (hugetlbfs),
-    /// and others call every file data from its beginning to its end (NFSv3, many of FUSE), as all do
-    /// what they compress. The source stands elsewhere afterwards.
-    fn tells_of_holes(&self, bytes: u64) -> bool {
-        let hole = || rustix::fs::seek(self.source, SeekFrom::Hole(0));
-        match rustix::fs::seek(self.source, SeekFrom::Data(0)) {
-            Ok(0) => hole().map_or(true, |hole| hole < bytes),
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => false,
-            _ => true,
-        }
+        may && !self.is_short(bytes) && !tells_of_holes(holes, bytes)
     }
 
     /// Copies the rest of a file but for zeros.
@@ -347,6 +343,7 @@ impl<'a> Data<'a> {
             Err(Errno::SPIPE) => 0,
             answer => answer.map_err(Fault::Seeking)?,
         };
+        self.written_to = self.written_to.min(start);
         let block_bytes = rustix::fs::fstat(self.sink).map_err(Fault::Writing)?.st_blksize;
         let block_bytes = usize::try_from(block_bytes).unwrap_or(512).clamp(512, BLOCK_BYTES_MAX);
         let (mut room, mut done) = (room(LOOK_BYTES)?, 0);
@@ -399,7 +396,7 @@ impl<'a> Data<'a> {
 
     /// Writes what is between blocks of zeros, each run of blocks by one call; or where that stopped.
     fn write_but_holes(
-        &self,
+        &mut self,
         start: u64,
         bytes: &[u8],
         block_bytes: usize,
@@ -415,7 +412,11 @@ impl<'a> Data<'a> {
         self.write_at(start + run as u64, &bytes[run..])
     }
 
-    fn write_at(&self, mut at: u64, mut bytes: &[u8]) -> Result<(), (u64, Errno)> {
+    fn write_at(&mut self, mut at: u64, mut bytes: &[u8]) -> Result<(), (u64, Errno)> {
+        if !bytes.is_empty() {
+            self.punch(at);
+            self.written_to = at + bytes.len() as u64;
+        }
         while !bytes.is_empty() {
             match rustix::io::pwrite(self.sink, bytes, at) {
                 Ok(0) => return Err((at, Errno::NOSPC)),
@@ -427,9 +428,30 @@ impl<'a> Data<'a> {
         Ok(())
     }
 
+    /// Makes a hole of what was not written before a place: XFS sets blocks aside behind the end of a
+    /// file that grows, and keeps them where the next bytes are written behind them. A wish.
+    fn punch(&self, end: u64) {
+        if self.shared.settings.sparse == Sparse::Always && end > self.written_to {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = rustix::fs::fallocate(self.sink, flags, self.written_to, end - self.written_to);
+        }
+    }
+
     /// Gives the copy its size, a hole at its end included.
     fn extend(&self, end: u64) -> Result<(), Fault> {
+        self.punch(end);
         rustix::fs::ftruncate(self.sink, end).map_err(Fault::Extending)
+    }
+}
+
+/// Whether the file system of a file that lacks blocks tells where. Some refuse to (hugetlbfs), and
+/// others call every file data from its beginning to its end (NFSv3, many of FUSE), as all do what they
+/// compress. The file stands elsewhere afterwards.
+fn tells_of_holes(holes: &Holes<'_>, bytes: u64) -> bool {
+    match holes.data(0) {
+        Ok(Some(0)) => holes.hole(0).map_or(true, |hole| hole < bytes),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => false,
+        _ => true,
     }
 }
 

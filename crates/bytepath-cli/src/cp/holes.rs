@@ -2,8 +2,8 @@
 
 use std::os::fd::AsFd;
 
+use bytepath::holes::Holes;
 use rustix::fs::{FileType, SeekFrom, Stat};
-use rustix::io::Errno;
 
 use super::place::kind;
 
@@ -15,18 +15,17 @@ pub(super) fn data_bytes(stat: &Stat) -> i64 {
 
 /// The bytes before a place of an open file, which stands elsewhere afterwards, that are no holes.
 pub(super) fn data_before(file: impl AsFd, end: u64) -> u64 {
-    let next = |from| match rustix::fs::seek(&file, from) {
-        Ok(at) => Ok(at.min(end)),
-        // Nothing but a hole up to the end.
-        Err(Errno::NXIO) => Ok(end),
-        Err(errno) => Err(errno),
-    };
+    let holes = Holes::of(file.as_fd());
     let (mut at, mut bytes) = (0, 0);
     while at < end {
-        let Ok(data) = next(SeekFrom::Data(at)) else { return end };
-        let Ok(hole) = next(SeekFrom::Hole(data)) else { return end };
-        bytes += hole - data;
-        at = hole;
+        let data = match holes.data(at) {
+            Ok(Some(data)) if data < end => data,
+            Ok(_) => break,
+            Err(_) => return end,
+        };
+        let Ok(hole) = holes.hole(data) else { return end };
+        at = hole.min(end);
+        bytes += at - data;
     }
     bytes
 }

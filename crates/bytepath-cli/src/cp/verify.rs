@@ -4,9 +4,10 @@
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use bytepath::holes::Holes;
 use bytepath::page_cache;
 use bytepath::pages::AlignedBuffer;
-use rustix::fs::{Advice, FileType, SeekFrom, Stat};
+use rustix::fs::{Advice, FileType, Stat};
 use rustix::io::Errno;
 
 use super::hand::Why;
@@ -172,9 +173,10 @@ fn differ_at(
     let (mut one, mut other) = (AlignedBuffer::new(CHUNK_BYTES), AlignedBuffer::new(CHUNK_BYTES));
     // A device does not end where a copy does.
     let goes_on = rustix::fs::fstat(copy).is_ok_and(|stat| kind(&stat) == FileType::BlockDevice);
+    let holes = (Holes::of(source), Holes::of(copy));
     let mut at = bytes.start;
     loop {
-        at = behind_holes(source, copy, at).min(bytes.end);
+        at = behind_holes((source, copy), &holes, at).min(bytes.end);
         let most = (bytes.end - at).min(CHUNK_BYTES as u64) as usize;
         let count = source_reader
             .fill(source, &mut one[..most], at)
@@ -196,13 +198,17 @@ fn differ_at(
 }
 
 /// Where either has data again: before, both are holes, and equal without being read.
-fn behind_holes(source: BorrowedFd<'_>, copy: BorrowedFd<'_>, at: u64) -> u64 {
-    let data = |file| match rustix::fs::seek(file, SeekFrom::Data(at)) {
-        Ok(data) => data,
+fn behind_holes(
+    (source, copy): (BorrowedFd<'_>, BorrowedFd<'_>),
+    (of_source, of_copy): &(Holes<'_>, Holes<'_>),
+    at: u64,
+) -> u64 {
+    let data = |file, holes: &Holes<'_>| match holes.data(at) {
+        Ok(Some(data)) => data,
         // A hole up to the end.
-        Err(Errno::NXIO) => rustix::fs::fstat(file)
+        Ok(None) => rustix::fs::fstat(file)
             .map_or(at, |stat| u64::try_from(stat.st_size).unwrap_or(at).max(at)),
         Err(_) => at,
     };
-    data(source).min(data(copy))
+    data(source, of_source).min(data(copy, of_copy))
 }

@@ -5,6 +5,7 @@ mod existing;
 mod failing;
 mod faults;
 mod full;
+mod holes;
 mod interrupted;
 mod killed;
 mod limits;

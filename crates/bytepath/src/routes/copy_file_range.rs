@@ -7,11 +7,14 @@
 //! zeros, and cost four calls instead of their length. Where the sink has bytes already, holes are
 //! copied over them as zeros.
 
+use std::os::fd::AsFd;
+
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
+use crate::holes::Holes;
 use crate::routes::in_flight::{bytes_ahead, ends_before};
 use crate::routes::{Aliasing, Job, Rank, Route, Span, judged};
 use crate::seal::Sealed;
@@ -80,7 +83,8 @@ impl Route for CopyFileRange {
         if span.source.may_have_holes()
             && rustix::fs::tell(span.sink).is_ok_and(|at| ends_before(span, at).is_some())
         {
-            while let Some(data) = next_data(span, &mut left)? {
+            let holes = Holes::of(span.source.as_fd());
+            while let Some(data) = next_data(span, &holes, &mut left)? {
                 let most = left.min(data);
                 let rest = copy(span, most)?;
                 left -= most - rest;
@@ -126,19 +130,16 @@ fn copy(span: &Span<'_>, most: u64) -> Result<u64, Stop> {
 /// where the file system does not tell, or nothing follows.
 ///
 /// The sink grows by the hole at once, so that it has taken what the meter says.
-fn next_data(span: &Span<'_>, left: &mut u64) -> Result<Option<u64>, Stop> {
+fn next_data(span: &Span<'_>, holes: &Holes<'_>, left: &mut u64) -> Result<Option<u64>, Stop> {
     let Ok(at) = rustix::fs::tell(span.source) else { return Ok(None) };
     if *left == 0 {
         return Ok(None);
     }
     span.meter.called();
     let size = at.saturating_add(bytes_ahead(span));
-    let data = match rustix::fs::seek(span.source, SeekFrom::Data(at)) {
-        Ok(data) => data,
-        // There is a hole up to the end.
-        Err(Errno::NXIO) => size,
-        Err(_) => return Ok(None),
-    };
+    let Ok(data) = holes.data(at) else { return Ok(None) };
+    // There is a hole up to the end.
+    let data = data.unwrap_or(size);
     let hole = (data - at).min(*left);
     if hole > 0 {
         let grown = grow(span, hole);
@@ -153,7 +154,7 @@ fn next_data(span: &Span<'_>, left: &mut u64) -> Result<Option<u64>, Stop> {
         return Ok(None);
     }
     span.meter.called();
-    let end = rustix::fs::seek(span.source, SeekFrom::Hole(data));
+    let end = holes.hole(data);
     rustix::fs::seek(span.source, SeekFrom::Start(data))
         .map_err(|e| failed(Side::Source, "lseek", e))?;
     Ok(end.ok().and_then(|end| end.checked_sub(data)).filter(|&bytes| bytes > 0))

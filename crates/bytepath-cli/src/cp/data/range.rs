@@ -1,7 +1,7 @@
 //! A range of a file, where others copy the rest of it at the same time: holes stay holes, and only
 //! the range is written.
 
-use rustix::fs::SeekFrom;
+use bytepath::holes::Holes;
 use rustix::io::Errno;
 
 use super::{Data, Fault, Way};
@@ -15,22 +15,18 @@ impl Data<'_> {
         if sparse == Sparse::Never || !has_holes(self.source_stat) && sparse != Sparse::Always {
             return self.copy_between(start, end);
         }
-        if self.is_looked_through() {
+        let (holes, mut at) = (Holes::of(self.source), start);
+        if self.is_looked_through(&holes) {
             return self.look_between(start, end);
         }
-        let mut at = start;
         while at < end {
-            let data = match rustix::fs::seek(self.source, SeekFrom::Data(at)) {
-                Ok(data) => data,
-                Err(Errno::NXIO) => break,
+            let data = match holes.data(at) {
+                Ok(Some(data)) if data < end => data,
+                Ok(_) => break,
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => return self.copy_between(at, end),
                 Err(errno) => return Err(Fault::Seeking(errno)),
             };
-            if data >= end {
-                break;
-            }
-            let hole = rustix::fs::seek(self.source, SeekFrom::Hole(data));
-            at = hole.map_err(Fault::Seeking)?.min(end);
+            at = holes.hole(data).map_err(Fault::Seeking)?.min(end);
             self.copy_between(data, at)?;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The work of arms that ask what a descriptor costs: a service under load, in processes of their
 //! own, and single calls.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,9 +9,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytepath_report::{Costs, Figures};
+use serde_json::Value;
 
 use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::confine::Confinement;
+use crate::descendants::end_with_all;
 use crate::ends::Starter;
 use crate::fget::Situation;
 use crate::fget::calls::{Called, Job};
@@ -18,14 +21,15 @@ use crate::fget::load::{self, Loaded};
 use crate::fget::serve::{Family, Listening, Served, Service};
 use crate::interrupt::{self, Came};
 use crate::left::Folder;
-use crate::peers;
 use crate::pipe_work::{Says, end, ended, spawn_on};
+use crate::to_the_end::{file_in, said};
+use crate::tools;
 
 /// A service that does not begin in this time does not begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
 /// One that ends badly does so within this time of its clients.
-const SAYS_WHY_WITHIN: Duration = Duration::from_millis(200);
+const SAYS_WHY_WITHIN: Duration = Duration::from_secs(1);
 
 /// A service and its load.
 pub struct ServiceWork {
@@ -85,12 +89,14 @@ impl Work for ServiceWork {
             ended(&mut running.load, Says::Output, timing.patience());
         let loaded = match (loaded, &self.server) {
             (Ok(loaded), Server::Ours) => loaded,
-            (Ok(loaded), Server::Memcached(_)) => return outcome(&loaded, None),
-            (Err(why), Server::Memcached(_)) => return Err(why),
+            (Ok(loaded), Server::Memcached(_)) => {
+                return outcome(&loaded, None, std::mem::take(&mut running.found));
+            }
             // Why a service ended tells more than that its clients miss it.
-            (Err(why), Server::Ours) => return Err(running.why_ended().unwrap_or(why)),
+            (Err(why), _) => return Err(running.why_ended().unwrap_or(why)),
         };
-        outcome(&loaded, running.served(timing.patience())?)
+        let served = running.served(timing.patience())?;
+        outcome(&loaded, served, BTreeMap::new())
     }
 }
 
@@ -143,8 +149,11 @@ impl ServiceWork {
                 .args(["-l", "127.0.0.1", "-p", "-1"])
                 .env("MEMCACHED_PORT_FILENAME", &port),
         };
-        memcached.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let errors = running.errors.insert(file_in(&std::env::temp_dir())?);
+        let errors = errors.try_clone().map_err(|error| error.to_string())?;
+        memcached.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
         running.folder = Some(folder);
+        running.found.insert("words".to_owned(), tools::words_of(&memcached).into());
         running.servers.push(spawn_on(&mut memcached, None)?);
         let until = Instant::now() + BEGINS_WITHIN;
         loop {
@@ -157,13 +166,8 @@ impl ServiceWork {
             if let Some(address) = listens {
                 return Ok(address);
             }
-            let child = running.servers.last_mut().expect("it was started");
-            if let Ok(Some(status)) = child.try_wait() {
-                let mut said = String::new();
-                if let Some(errors) = &mut child.stderr {
-                    let _ = errors.read_to_string(&mut said);
-                }
-                return Err(format!("memcached ended ({status}): {}", said.trim()));
+            if let Some(why) = running.why_one_ended() {
+                return Err(why);
             }
             if Instant::now() > until || interrupt::wished() {
                 return Err("memcached does not begin to listen".into());
@@ -204,6 +208,10 @@ struct Running {
     servers: Vec<Child>,
     load: Option<Child>,
     folder: Option<Folder>,
+    /// What memcached, which may be another's program, complains of.
+    errors: Option<File>,
+    /// What it is run by.
+    found: BTreeMap<String, Value>,
 }
 
 impl Running {
@@ -226,19 +234,27 @@ impl Running {
     fn why_ended(&mut self) -> Option<String> {
         let until = Instant::now() + SAYS_WHY_WITHIN;
         while Instant::now() < until && !interrupt::wished() {
-            for server in &mut self.servers {
-                if let Ok(Some(status)) = server.try_wait()
-                    && !status.success()
-                {
-                    let mut said = String::new();
-                    server.stderr.as_mut()?.read_to_string(&mut said).ok()?;
-                    let said = said.trim().trim_start_matches("bytepath: ").to_owned();
-                    return (!said.is_empty()).then_some(said);
-                }
+            let why = self.why_one_ended();
+            if why.is_some() {
+                return why;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         None
+    }
+
+    /// The same, of what has ended by now.
+    fn why_one_ended(&mut self) -> Option<String> {
+        self.servers.iter_mut().find_map(|server| {
+            let status = server.try_wait().ok()??;
+            if let Some(errors) = &mut self.errors {
+                return Some(format!("memcached ended ({status}){}", said(errors)));
+            }
+            let mut said = String::new();
+            server.stderr.as_mut()?.read_to_string(&mut said).ok()?;
+            let said = said.trim().trim_start_matches("bytepath: ").to_owned();
+            (!status.success() && !said.is_empty()).then_some(said)
+        })
     }
 }
 
@@ -246,14 +262,21 @@ impl Drop for Running {
     fn drop(&mut self) {
         end(&mut self.load);
         for server in self.servers.drain(..) {
-            end(&mut Some(server));
+            end_with_all(&mut Some(server));
         }
     }
 }
 
-fn outcome(loaded: &Loaded, served: Option<Served>) -> Result<Outcome, String> {
+fn outcome(
+    loaded: &Loaded,
+    served: Option<Served>,
+    found: BTreeMap<String, Value>,
+) -> Result<Outcome, String> {
     if loaded.requests == 0 {
         return Err("no request was answered in the time; give more (--time)".into());
+    }
+    if loaded.server_cpu_ns == 0 {
+        return Err("no CPU time is seen of what answers: it is no process that was started".into());
     }
     let requests = loaded.requests as f64;
     let value = loaded.server_cpu_ns as f64 / requests;
@@ -265,7 +288,7 @@ fn outcome(loaded: &Loaded, served: Option<Served>) -> Result<Outcome, String> {
         figures.add("busy", "ns each", each(served.busy_ns));
         costs.syscalls_per_op = Some(each(served.calls));
     }
-    Ok(Outcome { value, seconds: loaded.seconds, costs, figures, ..Outcome::default() })
+    Ok(Outcome { value, seconds: loaded.seconds, costs, figures, found, ..Outcome::default() })
 }
 
 /// Single calls on a descriptor.
@@ -329,18 +352,14 @@ impl Drop for Children {
 /// # Errors
 /// It is not installed, or too old: what to do.
 pub fn memcached() -> Result<PathBuf, String> {
-    let path = peers::found("memcached")
-        .or_else(|| Some(PathBuf::from("/usr/bin/memcached")).filter(|path| path.is_file()))
-        .ok_or("memcached is not installed; on Debian: apt-get install memcached")?;
-    let said = Command::new(&path).arg("-V").stdin(Stdio::null()).output();
-    let said = said.map_err(|error| format!("cannot start {}: {error}", path.display()))?;
-    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    let path = tools::needed("memcached", "memcached")?;
+    let text = tools::version("memcached").unwrap_or_default();
     match version(&text) {
         Some(version) if version >= (1, 4) => Ok(path),
         _ => Err(format!(
             "{} says it is {:?}; memcached 1.4 or newer is needed",
             path.display(),
-            text.trim()
+            text
         )),
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! There is one for the whole process, as signals are, which are where the wish comes from.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -61,12 +61,17 @@ pub(crate) enum Came {
 
 /// Waits until `from` is readable.
 pub(crate) fn wait(from: impl AsFd, until: Instant) -> std::io::Result<Came> {
-    let mut fds = vec![PollFd::new(&from, PollFlags::IN)];
+    wait_for_any(&[from.as_fd()], until)
+}
+
+/// Waits until one of these is readable.
+pub(crate) fn wait_for_any(from: &[BorrowedFd<'_>], until: Instant) -> std::io::Result<Came> {
+    let mut fds: Vec<_> = from.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     fds.extend(WISH.get().map(|wish| PollFd::new(wish, PollFlags::IN)));
     loop {
         match poll(&mut fds, left(until).as_ref()) {
             Ok(0) => return Ok(Came::Nothing),
-            Ok(_) if fds.get(1).is_some_and(|wish| !wish.revents().is_empty()) => {
+            Ok(_) if fds.get(from.len()).is_some_and(|wish| !wish.revents().is_empty()) => {
                 return Ok(Came::Wish);
             }
             Ok(_) => return Ok(Came::Readable),

@@ -1,6 +1,7 @@
 //! The work of arms that sweep over memory or touch pages: `bytepath sweep`, `bytepath paging`, a
 //! pair of processes with memory between them, and peers.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -8,11 +9,13 @@ use bytepath::channel::Connection;
 use bytepath::pages::PageSize;
 
 use crate::arm::{Measured, Outcome, TRIAL_TIME, Timing, Work};
+use crate::descendants::end_with_all;
 use crate::ends::{GIB, Starter, Usage, costs_per_gib};
 use crate::memory::peers::MemoryPeer;
 use crate::memory::{Sweep, SweepReport};
 use crate::pipe_work::{Says, end, ended, said, spawn_on};
 use crate::sys::together::end_together;
+use crate::tools::words_of;
 use crate::touches::{Made, Touch, TouchReport};
 
 /// Said beside what an empty pool is told with.
@@ -132,14 +135,21 @@ impl Work for PeerWork {
         };
         let total = (time.as_secs_f64() * PEER_BYTES_A_SECOND) as u64;
         let mut command = self.peer.command(self.bytes, total)?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let found = BTreeMap::from([("words".to_owned(), words_of(&command).into())]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = std::time::Instant::now();
         let mut child = Some(spawn_on(end_together(&mut command), Some(self.cpu[0]))?);
         let printed = said(&mut child, Says::Output, timing.patience());
-        end(&mut child);
-        let value = self.peer.gib_per_second(&printed?)?;
+        let status = child.as_mut().and_then(|child| child.try_wait().ok()?);
+        end_with_all(&mut child);
+        let value = self.peer.gib_per_second(&printed.map_err(|why| match status {
+            Some(status) if !why.starts_with(&status.to_string()) => {
+                format!("{} failed ({status}): {why}", self.peer.name)
+            }
+            _ => format!("{} failed: {why}", self.peer.name),
+        })?)?;
         let seconds = started.elapsed().as_secs_f64();
-        Ok(Outcome { value, seconds, ..Outcome::default() })
+        Ok(Outcome { value, seconds, found, ..Outcome::default() })
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytepath::placement::pin_this_thread;
 use bytepath_report::{Costs, numbers};
 use rustix::pipe::PipeFlags;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -398,24 +398,33 @@ pub(crate) fn said(
     limit: Duration,
 ) -> Result<String, String> {
     let Some(child) = child else { return Err("it was not started".into()) };
-    let report = match says {
-        Says::Output => child.stdout.take().map(|out| text_of(out, limit)),
-        Says::Errors => child.stderr.take().map(|errors| text_of(errors, limit)),
+    let out = child.stdout.take().map(OwnedFd::from);
+    let errors = child.stderr.take().map(OwnedFd::from);
+    let (report, other) = match says {
+        Says::Output => (out, errors),
+        Says::Errors => (errors, out),
     };
-    let report = report.unwrap_or_else(|| Err("it has no output".into()))?;
-    let status = child.wait().map_err(|error| error.to_string())?;
+    let mut report = Heard::of(report.ok_or("it has no output")?)?;
+    let mut other = other.map(Heard::of).transpose()?;
+    let status = heard_to_the_end(child, &mut report, &mut other, Instant::now() + limit)?;
     if status.success() {
-        return Ok(report);
+        return Ok(report.text());
     }
-    let errors = match child.stderr.take() {
-        Some(errors) => text_of(errors, limit)?,
-        None => report,
+    let said = report.text();
+    let errors = match says {
+        Says::Output => other.map_or_else(String::new, |errors| errors.text()),
+        Says::Errors => said.clone(),
     };
     let errors = errors.trim().trim_start_matches("bytepath: ");
     if status.signal().is_some() {
         wished_with_signal();
     }
-    Err(if errors.is_empty() { status.to_string() } else { errors.to_owned() })
+    Err(match (errors.is_empty(), said.trim().lines().next_back()) {
+        (false, _) => errors.to_owned(),
+        // Some complain where others report, as sysbench does.
+        (true, Some(line)) => format!("{status}; it said: {line}"),
+        (true, None) => status.to_string(),
+    })
 }
 
 /// Whether the signal that ended a process is the wish that the run ends: what is typed at a keyboard comes to
@@ -424,20 +433,81 @@ pub(crate) fn wished_with_signal() -> bool {
     interrupt::wished_within(SIGNAL_PATIENCE)
 }
 
-/// All that a process says on a pipe until it ends, or an error when that takes too long.
-pub(crate) fn text_of(mut pipe: impl Read + AsFd, limit: Duration) -> Result<String, String> {
-    let until = Instant::now() + limit;
-    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+/// Hears a process on both of its pipes, as one that is full stops it, until it has ended and all of its
+/// report is there. What else still holds the other pipe is not waited for.
+fn heard_to_the_end(
+    child: &mut Child,
+    report: &mut Heard,
+    other: &mut Option<Heard>,
+    until: Instant,
+) -> Result<ExitStatus, String> {
+    let told = |error: std::io::Error| error.to_string();
+    // One that was waited for before has no number any more.
+    let mut status = child.try_wait().map_err(told)?;
+    let watched = || pidfd_open(Pid::from_child(child), PidfdFlags::empty());
+    let ended = status.is_none().then(watched).transpose();
+    let ended = ended.map_err(|errno| told(errno.into()))?;
     loop {
-        match interrupt::wait(&pipe, until).map_err(|error| error.to_string())? {
+        if let (Some(status), true) = (status, report.is_whole) {
+            return Ok(status);
+        }
+        let heard = [Some(&*report), other.as_ref()].into_iter().flatten();
+        let open = heard.filter(|heard| !heard.is_whole).map(|heard| heard.pipe.as_fd());
+        let watched = ended.iter().filter(|_| status.is_none()).map(|ended| ended.as_fd());
+        let all: Vec<_> = open.chain(watched).collect();
+        match interrupt::wait_for_any(&all, until).map_err(told)? {
             Came::Readable => {}
             Came::Wish => return Err("interrupted".into()),
             Came::Nothing => return Err("it did not end in time".into()),
         }
-        match pipe.read(&mut piece).map_err(|error| error.to_string())? {
-            0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
-            count => text.extend_from_slice(&piece[..count]),
+        // Before the pipes are looked at, which then have all that it said.
+        status = child.try_wait().map_err(told)?;
+        report.hear()?;
+        other.as_mut().map_or(Ok(()), Heard::hear)?;
+    }
+}
+
+/// So much of what a process says is kept.
+const HEARD_BYTES_MAX: usize = 64 << 20;
+
+/// What a process has said on a pipe.
+struct Heard {
+    pipe: File,
+    bytes: Vec<u8>,
+    /// Whether nobody can say more.
+    is_whole: bool,
+}
+
+impl Heard {
+    fn of(pipe: OwnedFd) -> Result<Heard, String> {
+        let flagged = rustix::io::ioctl_fionbio(&pipe, true);
+        flagged.map_err(|errno| std::io::Error::from(errno).to_string())?;
+        Ok(Heard { pipe: pipe.into(), bytes: Vec::new(), is_whole: false })
+    }
+
+    /// Takes what is there now, as far as a pipe usually holds it: who says more meanwhile is heard again.
+    fn hear(&mut self) -> Result<(), String> {
+        let mut piece = [0; 4096];
+        for _ in 0..PIPE_SLOTS {
+            match self.pipe.read(&mut piece) {
+                Ok(0) => {
+                    self.is_whole = true;
+                    break;
+                }
+                Ok(count) if self.bytes.len() < HEARD_BYTES_MAX => {
+                    self.bytes.extend_from_slice(&piece[..count]);
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.to_string()),
+            }
         }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
     }
 }
 
@@ -479,6 +549,40 @@ fn outcome(ends: &[&EndReport], reader: &EndReport) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a shell's line says, and how that ends.
+    fn said_by(line: &str, limit: Duration) -> Result<String, String> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Some(shell.spawn().expect("a shell is everywhere"));
+        let said = said(&mut child, Says::Output, limit);
+        end(&mut child);
+        said
+    }
+
+    #[test]
+    fn who_complains_at_length_is_heard_to_the_end() {
+        // More than a pipe holds, and nobody reads it meanwhile but this process.
+        let line = "head -c 300000 /dev/zero | tr '\\0' x >&2; echo done";
+        let long = Duration::from_secs(60);
+        assert_eq!(said_by(line, long).as_deref(), Ok("done\n"));
+        let why = said_by(&format!("{line}; exit 3"), long).expect_err("it failed");
+        assert!(why.len() == 300_000 && why.bytes().all(|byte| byte == b'x'), "{}", why.len());
+        assert_eq!(said_by("exit 3", long), Err("exit status: 3".to_owned()));
+        let why = said_by("echo a banner; echo FATAL: no; exit 3", long);
+        assert_eq!(why, Err("exit status: 3; it said: FATAL: no".to_owned()));
+        // What others hold of its standard error is not waited for.
+        let mut echo = Command::new("echo").stdout(Stdio::piped()).spawn().expect("it starts");
+        let (errors, _held) = full_pipe().expect("a pipe");
+        echo.stderr = Some(errors.into());
+        assert_eq!(said(&mut Some(echo), Says::Output, long).as_deref(), Ok("\n"));
+    }
+
+    #[test]
+    fn who_closes_its_output_and_goes_on_is_not_waited_for_without_a_limit() {
+        let why = said_by("exec >&- 2>&-; exec sleep 1000", Duration::from_millis(50));
+        assert_eq!(why, Err("it did not end in time".to_owned()));
+    }
 
     const NAME: &str = "one_that_has_ended_is_asked_nothing_though_another_has_its_number_now";
 

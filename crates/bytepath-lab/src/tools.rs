@@ -1,9 +1,12 @@
 //! Programs of the system that runs call, also those that lie where only an administrator's PATH
 //! looks.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
 
 use crate::peers;
 
@@ -34,5 +37,58 @@ pub(crate) fn said(program: &str, words: &[&OsStr]) -> Result<String, String> {
     match done.status.success() {
         true => Ok(text(done.stdout)),
         false => Err(format!("{program} failed: {}", text(done.stderr))),
+    }
+}
+
+/// What a program says of its version, in a line; none where it does not.
+pub(crate) fn version(program: &str) -> Option<String> {
+    let asks = match program {
+        "nginx" => "-v",
+        "memcached" => "-V",
+        _ => "--version",
+    };
+    let done = Command::new(found(program)?).arg(asks).stdin(Stdio::null()).output().ok()?;
+    // nginx says it on standard error.
+    let said = [done.stdout, done.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let line = said.lines().map(str::trim).find(|line| !line.is_empty());
+    line.filter(|_| done.status.success()).map(str::to_owned)
+}
+
+/// The same of several, by their names, for the params of the arms that run them.
+pub(crate) fn versions(programs: &[&str]) -> BTreeMap<String, Value> {
+    let of = |program: &&str| Some(((*program).to_owned(), version(program)?.into()));
+    programs.iter().filter_map(of).collect()
+}
+
+/// The words of a command, for its arm's params; without those by which `bytepath confine` puts it
+/// somewhere.
+pub(crate) fn words_of(command: &Command) -> String {
+    let all = std::iter::once(command.get_program()).chain(command.get_args());
+    let all: Vec<_> = all.map(OsStr::to_string_lossy).collect();
+    let first = all.iter().position(|word| word == "--").map_or(0, |at| at + 1);
+    all[first..].join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_told_by_its_own_words_wherever_it_is_put() {
+        let mut command = Command::new("sysbench");
+        command.args(["memory", "run"]);
+        assert_eq!(words_of(&command), "sysbench memory run");
+        let confined = crate::confine::Confinement { user: Some(1), ..Default::default() };
+        let mut command = confined.command("bytepath".as_ref(), "/usr/sbin/mariadbd".as_ref());
+        command.arg("--no-defaults");
+        assert_eq!(words_of(&command), "/usr/sbin/mariadbd --no-defaults");
+    }
+
+    #[test]
+    fn only_programs_that_are_there_and_succeed_have_a_version() {
+        let versions = versions(&["sh-that-is-nowhere", "false", "cat"]);
+        assert_eq!(versions.keys().collect::<Vec<_>>(), ["cat"]);
+        assert!(versions["cat"].as_str().is_some_and(|line| line.contains("cat")), "{versions:?}");
     }
 }

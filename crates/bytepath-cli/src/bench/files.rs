@@ -432,7 +432,7 @@ impl Files {
         };
         std::fs::create_dir_all(&jobs)
             .with_context(|| format!("cannot keep job files in {}", jobs.display()))?;
-        Ok((fio::Fio { found: fio::PEER.found(), jobs }, temporary))
+        Ok((fio::Fio::keeping(jobs), temporary))
     }
 }
 

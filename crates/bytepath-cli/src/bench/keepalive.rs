@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytepath_lab::experiments::keepalive;
-use bytepath_lab::keepalive::nginx;
 use clap::Args;
 
 use super::choosing::{Listing, listed, those_matching};
@@ -75,9 +74,6 @@ pub(super) fn run(options: &Keepalive) -> anyhow::Result<()> {
     settings.others.insert("rate".into(), options.rate.into());
     settings.others.insert("keepalive".into(), options.keepalive.into());
     settings.others.insert("workers".into(), options.workers.into());
-    if let Some(version) = nginx::found().ok().and_then(|program| nginx::version(&program)) {
-        settings.others.insert("nginx".into(), version.into());
-    }
     let record = against_first(keepalive::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, keepalive::shows(&record).as_deref(), outputs)
 }

@@ -103,6 +103,13 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     let program = this_program()?;
     let bytes = options.or(options.size, swap::SIZE_BYTES, 48 << 20);
     let directory = places::fit_one(options.dir.as_deref());
+    let mut settings = match options.work {
+        Job::Touch => options.measuring.settings_between(USUAL, QUICK, Some(bytes)),
+        Job::Redis | Job::Mariadb => {
+            let settings = options.measuring.settings_between(SERVICE_USUAL, SERVICE_QUICK, None);
+            options.times.in_place_of(settings)
+        }
+    };
     let setup = swap::Setup {
         program: &program,
         bytes,
@@ -111,6 +118,7 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
         disk_rate: options.disk_rate,
         contents: options.contents.unwrap_or(Contents::Integers),
         random_pages: options.or(options.random_pages, 8192, 1024),
+        seed: settings.seed,
         directory: directory.as_deref().map_err(String::as_str),
     };
     options.fits(&setup)?;
@@ -127,22 +135,19 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     })?;
     // That one may have been killed.
     left::undo();
-    let mut settings = match options.work {
-        Job::Touch => options.measuring.settings_between(USUAL, QUICK, Some(bytes)),
-        Job::Redis | Job::Mariadb => {
-            let settings = options.measuring.settings_between(SERVICE_USUAL, SERVICE_QUICK, None);
-            options.times.in_place_of(settings)
-        }
-    };
     let (work, _) = JOBS.iter().find(|(_, job)| *job == options.work).expect("it is one of them");
     let (contents, _) = KINDS.iter().find(|(_, kind)| *kind == setup.contents).expect("likewise");
     settings.others.insert("work".into(), (*work).into());
-    settings.others.insert("contents".into(), (*contents).into());
+    if options.work != Job::Mariadb {
+        settings.others.insert("contents".into(), (*contents).into());
+    }
     settings.others.insert("limit".into(), setup.limit_bytes.into());
     settings.others.insert("area".into(), setup.area_bytes.into());
     settings.others.insert("size".into(), bytes.into());
     settings.others.insert("disk_rate".into(), options.disk_rate.into());
-    settings.others.insert("random_pages".into(), setup.random_pages.into());
+    if options.work == Job::Touch {
+        settings.others.insert("random_pages".into(), setup.random_pages.into());
+    }
     if let Ok(directory) = &directory {
         settings.others.insert("directory".into(), directory.display().to_string().into());
     }

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::program::{
-    BYTEPATH, Bounded, HANGS_AFTER, bytepath, figure, installed, run, shell, spawned,
+    BYTEPATH, Bounded, HANGS_AFTER, bytepath, figure, installed, run, shell, spawned, text, until,
 };
 
 /// As little as shows that every arm runs.
@@ -163,6 +163,71 @@ fn a_memcached_ends_with_a_run_that_is_killed_and_its_folder_goes_with_the_next(
     let next = run(&mut bench(&["--list"]));
     assert!(next.status.success() && next.stderr.contains("removed "), "{next:?}");
     assert!(sockets().is_empty());
+}
+
+/// The record of a script by the name of memcached, which starts the real one.
+fn scripted(folder: &Path, then: &str, time: &str) -> Value {
+    let real = shell("command -v memcached").well().stdout.trim().to_owned();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = -V ] && exec {real} -V\n{real} \"$@\" &\necho $! >>{}\n{then}\n",
+        text(&folder.join("pids"))
+    );
+    std::fs::write(folder.join("memcached"), script).expect("written");
+    let path = format!("{}:{}", text(folder), std::env::var("PATH").expect("it is set"));
+    let words =
+        ["bench", "fget", "--peer", "memcached", "--arms", "unix*memcached", "--threads", "1"];
+    let mut command = bytepath(
+        &[&words[..], &["--blocks", "2", "--warm-up", "1ms", "--time", time, "--json", "-"]]
+            .concat(),
+    );
+    shell(&format!("chmod +x {}", text(&folder.join("memcached")))).well();
+    let done = run(command.env("PATH", path));
+    match done.stderr.find("no arm can run here") {
+        Some(at) => serde_json::json!({"arms": [{"name": "/memcached", "why": done.stderr[at..]}]}),
+        None => done.json(),
+    }
+}
+
+/// Those that scripts have started, as far as they run.
+fn started(folder: &Path) -> Vec<String> {
+    let pids = std::fs::read_to_string(folder.join("pids")).expect("they were started");
+    let line = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+    let runs = |pid: &&str| line(pid).is_ok_and(|line| line.contains("memcached"));
+    pids.lines().filter(runs).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_memcached_that_a_script_starts_is_counted_and_ends_with_the_run() {
+    if !installed("memcached") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let record = scripted(folder.path(), "wait", "5ms");
+    let arm = arm(&record, "/memcached");
+    assert_eq!(arm["status"], "ok", "{arm}");
+    assert!(arm["median"].as_f64().is_some_and(|ns| ns > 100.0), "{arm}");
+    let params = &arm["params"];
+    assert!(params["memcached"].as_str().is_some_and(|it| it.starts_with("memcached 1.")), "{arm}");
+    assert!(params["words"].as_str().is_some_and(|it| it.contains("memcached -t 1 ")), "{arm}");
+    until("the end of all", || started(folder.path()).is_empty());
+}
+
+#[test]
+fn a_memcached_that_ends_is_told_with_how_and_what_it_said() {
+    if !installed("memcached") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    // It says more than a pipe holds; and is there for a moment.
+    let long = "head -c 100000 /dev/zero | tr '\\0' x >&2; echo >&2";
+    for then in [long, "sleep 0.1"] {
+        let then = format!("{then}; kill -KILL $!; echo it broke >&2; exit 3");
+        let record = scripted(folder.path(), &then, "1s");
+        let arm = arm(&record, "/memcached");
+        let why = arm["why"].as_str().unwrap_or_default();
+        assert!(why.contains("memcached ended (exit status: 3); it said: it broke"), "{arm}");
+        until("the end of all", || started(folder.path()).is_empty());
+    }
 }
 
 #[test]

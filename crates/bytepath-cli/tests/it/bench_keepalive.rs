@@ -88,6 +88,12 @@ fn every_way_answers_every_request_and_kept_connections_are_few() {
         let name = arm["name"].as_str().expect("a name");
         assert_eq!(figure(arm, "failed"), Some(0.0), "{name}");
         assert!(arm["median"].as_f64().is_some_and(|median| median > 0.0), "{name}");
+        let version = arm["params"]["nginx"].as_str();
+        assert_eq!(
+            version.is_some_and(|it| it.contains("nginx/")),
+            name.contains("_pass/"),
+            "{name}"
+        );
         let rate = name.contains("/rate/");
         assert_eq!(arm["unit"], if rate { "ns" } else { "op/s" }, "{name}");
         assert_eq!(

@@ -113,12 +113,43 @@ fn peers_measure_the_same_blocks() {
         assert!(theirs.clone().count() >= 2);
         for arm in theirs {
             assert_eq!(arm["status"], "ok", "{arm}");
+            let words = arm["params"]["words"].as_str().expect("they are told");
+            assert!(words.contains(&format!("/{peer} ")), "{words}");
+            // mbw tells no version.
+            let version = arm["params"][peer].as_str().unwrap_or_default();
+            assert_eq!(version.starts_with("sysbench "), peer == "sysbench", "{arm}");
         }
     }
     let words = ["memory", "--ops", "read", "--pages", "base", "--size", "16K", "--peer", "mbw"];
     let record = record(&words);
     let why = arms(&record)[1]["why"].as_str().expect("it takes no such blocks");
     assert!(why.contains("whole 1 MiB only") || why.contains("apt-get install mbw"), "{why}");
+}
+
+#[test]
+fn a_peer_that_fails_is_told_with_how_it_ended_and_what_it_complained_of_last() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sysbench = folder.path().join("sysbench");
+    let words = ["--ops", "read", "--pages", "base", "--size", "16K", "--peer", "sysbench"];
+    for (script, says) in [
+        ("echo a banner; echo it broke >&2; exit 7", "failed (exit status: 7): it broke"),
+        (
+            "echo a banner; echo FATAL: it broke; exit 7",
+            "failed: exit status: 7; it said: FATAL: it broke",
+        ),
+        (
+            "echo a banner; echo nothing",
+            "did not say how fast it was; the last that it said: nothing",
+        ),
+    ] {
+        std::fs::write(&sysbench, format!("#!/bin/sh\n{script}\n")).expect("written");
+        shell(&format!("chmod +x {}", sysbench.display())).well();
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("set"));
+        let words = [&["bench", "memory"], &words[..], &SHORT, &["--json", "-"]].concat();
+        let record = run(bytepath(&words).env("PATH", path)).json();
+        let theirs = arms(&record).iter().find(|arm| name(arm).starts_with("sysbench-read"));
+        assert_eq!(theirs.expect("it is there")["why"], format!("sysbench {says}"));
+    }
 }
 
 #[test]

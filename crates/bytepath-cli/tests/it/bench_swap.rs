@@ -309,6 +309,15 @@ fn every_backend_takes_the_pages_and_gives_them_back_and_nothing_is_left() {
     }
     assert!(ran(&record, "none"));
     assert_eq!(figure(arm(&record, "none"), "major faults"), Some(0.0));
+    for (name, limited) in [("none", false), ("swap-file", true)] {
+        for param in ["limit_bytes", "area_bytes"] {
+            assert_eq!(
+                arm(&record, name)["params"].get(param).is_some(),
+                limited,
+                "{name} {param}"
+            );
+        }
+    }
     assert_eq!(arm(&record, "swap-file")["reference"], true);
     let schema: Value = serde_json::from_str(schema::PUBLISHED).expect("the schema is JSON");
     let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
@@ -532,6 +541,13 @@ fn swap_goes_where_it_cannot_stop_the_kernel_and_nowhere_else() {
     yard.is_clean();
 }
 
+/// What a service is, and how it was run, is told in its arm.
+#[track_caller]
+fn tells(arm: &Value, param: &str, words: &str) {
+    let told = arm["params"][param].as_str().unwrap_or_default();
+    assert!(told.contains(words), "{param}: {told:?}");
+}
+
 #[test]
 fn redis_answers_with_what_it_was_given_whatever_takes_its_pages() {
     let Some(yard) = Yard::new() else { return };
@@ -558,6 +574,8 @@ fn redis_answers_with_what_it_was_given_whatever_takes_its_pages() {
     for name in ["zram-lzo", "swap-file", "none"].into_iter().filter(|name| ran(&record, name)) {
         let arm = arm(&record, name);
         assert_eq!(arm["unit"], "op/s");
+        tells(arm, "redis-server", "v=");
+        tells(arm, "words", "/redis-server --port 0 ");
         assert!(arm["median"].as_f64().is_some_and(|rate| rate > 0.0), "{arm}");
         let out = figure(arm, "in swap").unwrap_or(0.0);
         assert_eq!(out > 1.0, name != "none", "{name}: {out} MiB");
@@ -593,6 +611,15 @@ fn mariadb_does_sysbenchs_transactions_whatever_takes_its_pages() {
         let arm = arm(&record, "zram-lzo");
         assert!(arm["median"].as_f64().is_some_and(|rate| rate > 0.0), "{arm}");
         assert!(figure(arm, "in swap").is_some_and(|out| out > 1.0), "{arm}");
+        tells(arm, "mariadbd", "MariaDB");
+        tells(arm, "sysbench", "sysbench ");
+        tells(arm, "words", "/mariadbd --no-defaults ");
+    }
+    let settings = record["settings"].as_object();
+    if let Some(settings) = settings {
+        for unused in ["contents", "random_pages"] {
+            assert!(!settings.contains_key(unused), "{settings:?}");
+        }
     }
     yard.is_clean();
 }

@@ -241,6 +241,8 @@ fn the_arms_of_fio_are_listed_and_chosen_as_others_are() {
     if installed("fio") {
         let record = record(&["--peer", "fio", "--buffered", "--arms", "fio-pread"]);
         assert_eq!(ran(&record), ["fio-pread@buffered"]);
+        let version = record["arms"][0]["params"]["fio"].as_str();
+        assert!(version.is_some_and(|version| version.starts_with("fio-")), "{record}");
     }
 }
 

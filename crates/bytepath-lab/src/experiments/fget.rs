@@ -12,6 +12,7 @@ use crate::fget::calls::{self, CALLS, Call, Job};
 use crate::fget::serve::{Family, Service};
 use crate::fget::{SITUATIONS, Situation};
 use crate::fget_work::{DescriptorWork, Server, ServiceWork};
+use crate::tools::versions;
 
 /// What it asks.
 pub const DESCRIPTION: Description = Description {
@@ -113,7 +114,9 @@ fn services(axes: &Axes, service: Service, program: &Path) -> Vec<Arm> {
     let mut arms: Vec<Arm> = ours.collect();
     // Nobody opens and closes descriptors within memcached.
     if let Some(found) = axes.memcached.as_ref().filter(|_| service.neighbours == 0) {
-        arms.push(arm("memcached", found.clone().map(Server::Memcached), service));
+        let mut beside = arm("memcached", found.clone().map(Server::Memcached), service);
+        beside.params.extend(versions(&["memcached"]));
+        arms.push(beside);
     }
     arms
 }

@@ -12,6 +12,7 @@ use crate::keepalive::stage::Sample;
 use crate::keepalive::work::KeepaliveWork;
 use crate::keepalive::{BODY_BYTES, Connections, Load, Protocol};
 use crate::lab;
+use crate::tools::versions;
 
 /// What it asks.
 pub const DESCRIPTION: Description = Description {
@@ -50,7 +51,7 @@ pub struct Setup<'a> {
 
 /// The arms: through nginx and directly, at saturation and at a rate, by TCP and by Unix sockets.
 pub fn arms(setup: &Setup<'_>) -> Vec<Arm> {
-    let nginx = nginx::found();
+    let (nginx, versions) = (nginx::found(), versions(&["nginx"]));
     let mut arms = Vec::new();
     for (via, protocol, proxied) in [
         ("proxy_pass", Protocol::Http, true),
@@ -81,7 +82,9 @@ pub fn arms(setup: &Setup<'_>) -> Vec<Arm> {
                     });
                     let way =
                         format!("{}-{}", if unix { "unix" } else { "tcp" }, connections.name());
-                    arms.push(arm(via, load, &way, sample, setup));
+                    let mut arm = arm(via, load, &way, sample, setup);
+                    arm.params.extend(proxied.then(|| versions.clone()).into_iter().flatten());
+                    arms.push(arm);
                 }
             }
         }

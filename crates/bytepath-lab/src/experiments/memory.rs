@@ -14,6 +14,7 @@ use crate::arm::{Arm, Work};
 use crate::memory::peers::{MEMORY_PEERS, MemoryPeer};
 use crate::memory::{SWEEPS, Sweep};
 use crate::memory_work::{PeerWork, ShareWork, SweepWork};
+use crate::tools::versions;
 
 /// What it asks.
 pub const DESCRIPTION: Description = Description {
@@ -71,6 +72,8 @@ pub struct Setup<'a> {
 /// The arms.
 pub fn arms(axes: &Axes, setup: &Setup<'_>) -> Vec<Arm> {
     let sizes = if axes.sizes.is_empty() { setup.sizes } else { &axes.sizes };
+    let peers: Vec<_> = axes.peers.iter().map(String::as_str).collect();
+    let versions = versions(&peers);
     let mut arms = Vec::new();
     for &bytes in sizes {
         let plain = axes.pages.is_empty() && axes.threads.is_empty();
@@ -81,7 +84,12 @@ pub fn arms(axes: &Axes, setup: &Setup<'_>) -> Vec<Arm> {
         }
         let peers =
             MEMORY_PEERS.iter().filter(|peer| axes.peers.iter().any(|name| name == peer.name));
-        arms.extend(peers.map(|peer| peer_arm(peer, bytes, setup)));
+        arms.extend(peers.map(|peer| {
+            let mut arm = peer_arm(peer, bytes, setup);
+            let version = versions.get_key_value(peer.name);
+            arm.params.extend(version.map(|(name, version)| (name.clone(), version.clone())));
+            arm
+        }));
     }
     if axes.sweeps.is_empty() && plain_pages(axes) {
         let pages = [PageSize::Base, PageSize::Huge, PageSize::Hugetlb];

@@ -16,6 +16,7 @@ use crate::swap::service_work::{Service, ServiceWork, Shared};
 use crate::swap::shortage::Shortage;
 use crate::swap::touch_work::TouchWork;
 use crate::swap::{BACKENDS, Backend};
+use crate::tools::versions;
 
 /// What it asks.
 pub const DESCRIPTION: Description = Description {
@@ -60,6 +61,8 @@ pub struct Setup<'a> {
     pub contents: Contents,
     /// Pages that are read in random order.
     pub random_pages: u64,
+    /// What requests are drawn from.
+    pub seed: u64,
     /// Where files are made, or why nowhere.
     pub directory: Result<&'a Path, &'a str>,
 }
@@ -78,11 +81,11 @@ impl Setup<'_> {
 
     /// For the record.
     pub(crate) fn params(&self, backend: Backend) -> BTreeMap<String, serde_json::Value> {
-        let mut params = BTreeMap::from([
-            ("limit_bytes".to_owned(), self.limit_bytes.into()),
-            ("area_bytes".to_owned(), self.area_bytes.into()),
-            ("io_bytes".to_owned(), 4096.into()),
-        ]);
+        let mut params = BTreeMap::from([("io_bytes".to_owned(), 4096.into())]);
+        if backend != Backend::None {
+            params.insert("limit_bytes".to_owned(), self.limit_bytes.into());
+            params.insert("area_bytes".to_owned(), self.area_bytes.into());
+        }
         if backend == Backend::SlowLoop {
             params.insert("disk_bytes_per_s".to_owned(), self.disk_rate.into());
         }
@@ -112,14 +115,26 @@ pub const JOBS: &[(&str, Job)] =
 
 /// The arms: every backend.
 pub fn arms(job: Job, setup: &Setup<'_>) -> Vec<Arm> {
-    let service: Result<Box<dyn Service>, String> = match job {
+    let (service, programs): (Result<Box<dyn Service>, String>, &[&str]) = match job {
         Job::Touch => return BACKENDS.iter().map(|(name, of)| arm(name, *of, setup)).collect(),
-        Job::Redis => Redis::of(setup.bytes, setup.contents).map(|redis| Box::new(redis) as _),
-        Job::Mariadb => MariaDb::of(setup.bytes).map(|mariadb| Box::new(mariadb) as _),
+        Job::Redis => {
+            let redis = Redis::of(setup.bytes, setup.contents, setup.seed);
+            (redis.map(|redis| Box::new(redis) as _), &["redis-server"])
+        }
+        Job::Mariadb => {
+            let mariadb = MariaDb::of(setup.bytes);
+            (mariadb.map(|mariadb| Box::new(mariadb) as _), &["mariadbd", "sysbench"])
+        }
     };
+    let versions = versions(programs);
     let directory = setup.directory.map(Path::to_owned).map_err(str::to_owned);
     let shared = Rc::new(Shared::new(service, directory));
-    BACKENDS.iter().map(|(name, of)| service_arm(name, *of, job, &shared, setup)).collect()
+    let arm = |(name, of): &(&str, Backend)| {
+        let mut arm = service_arm(name, *of, job, &shared, setup);
+        arm.params.extend(versions.clone());
+        arm
+    };
+    BACKENDS.iter().map(arm).collect()
 }
 
 fn service_arm(

@@ -9,9 +9,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::{FgetError, neighbours, raise_descriptor_limit};
+use crate::descendants::below;
 use crate::threads;
 
 /// What a process that makes a load calls itself, so that samples of it are known for what they are.
@@ -88,14 +90,17 @@ impl Load {
 
     fn measure(&self, requests: &AtomicU64) -> Result<Loaded, FgetError> {
         std::thread::sleep(self.warm_up);
-        let (before, cpu_before) = (requests.load(Ordering::Relaxed), self.server_cpu_ns()?);
+        let look = || Ok((requests.load(Ordering::Relaxed), self.server_cpu_ns()?));
+        let (before, cpu_before) = look()?;
         let began = Instant::now();
         std::thread::sleep(self.time);
-        // On a busy machine the first answers may take longer than a short sample.
-        while requests.load(Ordering::Relaxed) == before && began.elapsed() < PATIENCE {
+        let (mut after, mut cpu_after) = look()?;
+        // On a busy machine the first answers may take longer than a short sample; and the time of a
+        // thread that goes on running is not told before the next tick.
+        while (after == before || cpu_after <= cpu_before) && began.elapsed() < PATIENCE {
             std::thread::sleep(self.time.max(SHORTEST));
+            (after, cpu_after) = look()?;
         }
-        let (after, cpu_after) = (requests.load(Ordering::Relaxed), self.server_cpu_ns()?);
         Ok(Loaded {
             requests: after - before,
             seconds: began.elapsed().as_secs_f64(),
@@ -103,8 +108,17 @@ impl Load {
         })
     }
 
+    /// Of all that serves: what is started may be a script that starts the service.
     fn server_cpu_ns(&self) -> Result<u64, FgetError> {
-        self.servers.iter().map(|server| cpu_ns(*server)).sum()
+        let mut sum = 0;
+        for &server in &self.servers {
+            sum += cpu_ns(server)?;
+            let root = i32::try_from(server).ok().and_then(Pid::from_raw);
+            let started = root.map(below).unwrap_or_default();
+            // One that is gone by now took its time with it.
+            sum += started.into_iter().filter_map(|pid| cpu_ns(pid as u32).ok()).sum::<u64>();
+        }
+        Ok(sum)
     }
 }
 
@@ -191,7 +205,7 @@ impl Client {
             Stream::Unix(stream) => stream.write_all(request.as_bytes()),
             Stream::Tcp(stream) => stream.write_all(request.as_bytes()),
         };
-        sent.map_err(|error| FgetError::because(format!("cannot ask the service: {error}")))
+        sent.map_err(|error| unanswered(&error))
     }
 
     /// Waits for the answer to the last request, and looks whether it is one.
@@ -207,14 +221,24 @@ impl Client {
             Stream::Unix(stream) => stream.read_exact(&mut answer),
             Stream::Tcp(stream) => stream.read_exact(&mut answer),
         };
-        heard
-            .map_err(|error| FgetError::because(format!("the service does not answer: {error}")))?;
+        heard.map_err(|error| unanswered(&error))?;
         if answer == wanted.as_bytes() {
             return Ok(());
         }
         let answer = String::from_utf8_lossy(&answer).into_owned();
         Err(FgetError::because(format!("the service answers {answer:?} instead of {wanted:?}")))
     }
+}
+
+/// Why a service gave no answer.
+fn unanswered(error: &std::io::Error) -> FgetError {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof, WouldBlock};
+    FgetError::because(match error.kind() {
+        // A socket whose time to read is over.
+        WouldBlock => format!("the service does not answer within {PATIENCE:?}"),
+        BrokenPipe | ConnectionReset | UnexpectedEof => "the service hung up".to_owned(),
+        _ => format!("the service does not answer: {error}"),
+    })
 }
 
 /// Asks on all connections, then hears all answers, until it is to stop.
@@ -225,4 +249,47 @@ fn ask(mut clients: Vec<Client>, stop: &AtomicBool, requests: &AtomicU64) -> Res
         requests.fetch_add(clients.len() as u64, Ordering::Relaxed);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_that_is_silent_or_gone_is_told_in_our_own_words() {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        near.set_read_timeout(Some(Duration::from_millis(1))).expect("it may be set");
+        let mut client = Client { stream: Stream::Unix(near), asked: 0 };
+        client.ask().expect("there is room");
+        let why = |heard: Result<(), FgetError>| heard.expect_err("nobody answers").to_string();
+        assert_eq!(why(client.hear()), "the service does not answer within 10s");
+        drop(far);
+        assert_eq!(why(client.hear()), "the service hung up");
+        assert_eq!(why(client.ask()), "the service hung up");
+    }
+
+    #[test]
+    fn the_time_of_what_a_server_started_is_its_own() {
+        let line = "sh -c 'while :; do :; done' & wait";
+        let mut shell = std::process::Command::new("sh");
+        let mut child = Some(shell.args(["-c", line]).spawn().expect("a shell is everywhere"));
+        let servers = vec![child.as_ref().expect("it was started").id()];
+        let load = Load {
+            addresses: Vec::new(),
+            connections: 0,
+            clients: 0,
+            servers,
+            warm_up: Duration::ZERO,
+            time: Duration::ZERO,
+        };
+        let began = Instant::now();
+        // A shell that waits takes no time.
+        let mut took = Ok(0);
+        while took.as_ref().is_ok_and(|ns| *ns < 200_000_000) && began.elapsed().as_secs() < 60 {
+            std::thread::sleep(Duration::from_millis(5));
+            took = load.server_cpu_ns();
+        }
+        crate::descendants::end_with_all(&mut child);
+        assert!(took.expect("it is there") >= 200_000_000);
+    }
 }

@@ -23,8 +23,7 @@ use crate::ends::Usage;
 /// Events that are taken at once.
 const EVENTS: usize = 256;
 
-/// For so long answers are waited for after the time is over: to the last request of a rate, or to the
-/// first one at all.
+/// For so long answers are waited for after the time is over; what has none by then has failed.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// After so many failures nothing more is asked.
@@ -61,7 +60,7 @@ pub struct AskReport {
     pub failed: u64,
     /// Why the first one failed.
     pub failed_why: Option<String>,
-    /// From the start of the clock to the last answer.
+    /// From the start of the clock to the end of the time, or to an answer that was waited for after that.
     pub seconds: f64,
     /// How long each took, as `bytepath_report::latency` encodes it.
     pub histogram: String,
@@ -84,16 +83,22 @@ pub fn ask(job: &Job, begins: impl FnOnce()) -> io::Result<AskReport> {
     let since = (job.load != Load::Saturation).then_some(clock);
     client.measured = Some(Measured { since, ..Measured::default() });
     client.run(clock, clock + job.time, DRAIN)?;
+    let (seconds, usage) = (clock.elapsed().as_secs_f64(), Usage::of_this_process().since(before));
     let measured = client.measured.take().unwrap_or_default();
-    let unanswered = client.unanswered(clock);
+    // What is on its way at saturation does not count, unless nobody answers it.
+    if job.load == Load::Saturation {
+        let end = Instant::now();
+        client.run(end, end, DRAIN)?;
+    }
+    let unanswered = client.unanswered(&measured);
     let why = measured.failed_why.or((unanswered > 0).then(|| "no answer came in time".to_owned()));
     Ok(AskReport {
         answered: measured.histogram.len(),
         failed: measured.failed + unanswered,
         failed_why: why,
-        seconds: measured.last.map_or(job.time, |last| last.duration_since(clock)).as_secs_f64(),
+        seconds,
         histogram: latency::encoded(&measured.histogram).map_err(io::Error::other)?,
-        usage: Usage::of_this_process().since(before),
+        usage,
     })
 }
 
@@ -103,18 +108,11 @@ struct Measured {
     histogram: Histogram<u64>,
     failed: u64,
     failed_why: Option<String>,
-    last: Option<Instant>,
 }
 
 impl Default for Measured {
     fn default() -> Measured {
-        Measured {
-            since: None,
-            histogram: latency::empty(),
-            failed: 0,
-            failed_why: None,
-            last: None,
-        }
+        Measured { since: None, histogram: latency::empty(), failed: 0, failed_why: None }
     }
 }
 
@@ -173,9 +171,9 @@ impl<'a> Client<'a> {
             let next = self.begin(start, end, now, &mut made);
             let all_answered = self.idle.len() == self.lines.len() && self.waiting.is_empty();
             // A time so short that nobody was answered in it goes on until somebody is.
-            let enough = match self.job.load {
-                Load::Saturation => self.measured.as_ref().is_none_or(Measured::holds_any),
-                Load::Rate(_) => all_answered,
+            let enough = match (&self.measured, self.job.load) {
+                (Some(measured), Load::Saturation) => measured.holds_any(),
+                _ => all_answered,
             };
             let over = now >= end && (enough || now >= end + drain);
             if over || self.measured.as_ref().is_some_and(|all| all.failed > FAILURES_MAX) {
@@ -286,7 +284,6 @@ impl<'a> Client<'a> {
         if let Some(measured) = self.measured.as_mut().filter(|measured| measured.counts(due)) {
             let ns = now.saturating_duration_since(due).as_nanos();
             measured.histogram.saturating_record(u64::try_from(ns).unwrap_or(u64::MAX));
-            measured.last = Some(now);
         }
         self.idle.push(number);
     }
@@ -303,14 +300,10 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Requests of a rate that were due and have no answer. At saturation what is on its way when the
-    /// time is over counts for nothing.
-    fn unanswered(&self, clock: Instant) -> u64 {
-        if self.job.load == Load::Saturation {
-            return 0;
-        }
-        let asked = self.lines.iter().filter(|line| line.due.is_some_and(|due| due >= clock));
-        (asked.count() + self.waiting.len()) as u64
+    /// Requests that count and have no answer.
+    fn unanswered(&self, measured: &Measured) -> u64 {
+        let asked = self.lines.iter().filter_map(|line| line.due);
+        (asked.filter(|due| measured.counts(*due)).count() + self.waiting.len()) as u64
     }
 }
 
@@ -328,6 +321,8 @@ fn hinted(error: io::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+
     use super::*;
 
     /// An upstream in a thread of the test: it is never ended, as it is of no cost when nobody asks.
@@ -366,6 +361,40 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_upstream_that_stops_answering_half_way_is_no_fast_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+        let job = Job {
+            protocol: Protocol::Http,
+            address: Address::Unix(path),
+            connections: Connections::Kept,
+            concurrency: 2,
+            load: Load::Saturation,
+            warm_up: Duration::ZERO,
+            time: Duration::from_millis(100),
+        };
+        std::thread::spawn(move || {
+            let speech = Protocol::Http.speech();
+            let (asked, answer) =
+                (speech.request(Connections::Kept), speech.response(Connections::Kept));
+            let answer_one = || {
+                let (mut stream, _) = listener.accept().expect("it comes");
+                stream.read_exact(&mut vec![0; asked.len()]).expect("it asks");
+                stream.write_all(&answer).expect("it hears");
+                stream
+            };
+            // Kept open, and silent.
+            let _kept = [answer_one(), answer_one()];
+            std::thread::park();
+        });
+        let report = ask(&job, || {}).expect("it is there");
+        assert_eq!((report.answered, report.failed), (2, 2));
+        assert_eq!(report.failed_why.as_deref(), Some("no answer came in time"));
+        assert!(report.seconds >= job.time.as_secs_f64(), "{}", report.seconds);
     }
 
     #[test]

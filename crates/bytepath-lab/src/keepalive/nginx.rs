@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
@@ -37,13 +36,6 @@ pub struct Proxy {
 /// It is not installed: how to install it.
 pub fn found() -> Result<PathBuf, String> {
     tools::needed("nginx", "nginx-light")
-}
-
-/// What `nginx -v` says: `nginx/1.22.1`.
-pub fn version(program: &Path) -> Option<String> {
-    let said = Command::new(program).arg("-v").output().ok()?;
-    let text = String::from_utf8_lossy(&said.stderr).into_owned();
-    text.trim().rsplit(' ').next().map(str::to_owned)
 }
 
 impl Proxy {

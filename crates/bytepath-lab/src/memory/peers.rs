@@ -124,8 +124,10 @@ impl MemoryPeer {
     /// It said something else.
     pub fn gib_per_second(&self, said: &str) -> Result<f64, String> {
         let rate = (self.mib_per_second)(said).filter(|rate| *rate > 0.0);
-        rate.map(|rate| rate / 1024.0)
-            .ok_or_else(|| format!("{} did not say how fast it was: {}", self.name, said.trim()))
+        rate.map(|rate| rate / 1024.0).ok_or_else(|| {
+            let last = said.trim().lines().next_back().unwrap_or("nothing");
+            format!("{} did not say how fast it was; the last that it said: {last}", self.name)
+        })
     }
 }
 

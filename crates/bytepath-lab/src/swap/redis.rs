@@ -1,6 +1,7 @@
 //! Redis as what is short of memory: values that do not fit, then read and written at random.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytepath_report::latency;
@@ -28,16 +29,19 @@ pub struct Redis {
     /// Values.
     values: u64,
     contents: Contents,
+    /// What the next connection of a load draws its requests from: none asks what another has asked.
+    seed: AtomicU64,
 }
 
 impl Redis {
-    /// Redis that is to hold so many bytes.
+    /// Redis that is to hold so many bytes, and requests that are drawn from a seed.
     ///
     /// # Errors
     /// It is not installed: how to install it.
-    pub fn of(bytes: u64, contents: Contents) -> Result<Redis, String> {
+    pub fn of(bytes: u64, contents: Contents, seed: u64) -> Result<Redis, String> {
         let program = tools::needed("redis-server", "redis-server")?;
-        Ok(Redis { program, values: (bytes / VALUE_BYTES as u64).max(1), contents })
+        let values = (bytes / VALUE_BYTES as u64).max(1);
+        Ok(Redis { program, values, contents, seed: seed.into() })
     }
 
     fn value(&self, key: u64) -> Vec<u8> {
@@ -154,9 +158,9 @@ impl Service for Redis {
         let socket = directory.join("socket");
         let began = Instant::now();
         let until = began + time;
-        let requests = |seed: u32| {
-            let socket = &socket;
-            move || self.requests(socket, u64::from(seed), until)
+        let requests = |_| {
+            let (socket, seed) = (&socket, self.seed.fetch_add(1, Ordering::Relaxed));
+            move || self.requests(socket, seed, until)
         };
         let (all, ()) = threads::all_at_once((0..CONNECTIONS).map(requests), || ())?;
         let all = all.into_iter().collect::<Result<Vec<_>, String>>()?;
@@ -169,5 +173,67 @@ impl Service for Redis {
             seconds: began.elapsed().as_secs_f64(),
             latencies,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Answers as Redis does: the first name that is asked for.
+    fn asked_on(redis: &Redis, mut stream: UnixStream) -> Option<u64> {
+        let mut first = None;
+        let mut sets = false;
+        for line in BufReader::new(stream.try_clone().expect("a descriptor")).split(b'\n') {
+            let line = line.expect("it is read");
+            sets |= line == b"SET\r";
+            let key = std::str::from_utf8(&line).ok().and_then(|line| line.strip_prefix("key:"));
+            let Some(key) = key.and_then(|key| key.trim().parse().ok()) else { continue };
+            first.get_or_insert(key);
+            let answer = match std::mem::take(&mut sets) {
+                true => b"+OK\r\n".to_vec(),
+                false => [b"$1024\r\n", &redis.value(key)[..], b"\r\n"].concat(),
+            };
+            // One that has asked enough does not hear it.
+            let _ = stream.write_all(&answer);
+        }
+        first
+    }
+
+    #[test]
+    fn no_load_asks_what_another_has_asked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listener = UnixListener::bind(folder.path().join("socket")).expect("bound");
+        let redis = Redis {
+            program: PathBuf::new(),
+            values: 1 << 20,
+            contents: Contents::Integers,
+            seed: 7.into(),
+        };
+        let asked = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..2 * CONNECTIONS {
+                    let (stream, _) = listener.accept().expect("they come");
+                    let (redis, asked) = (&redis, &asked);
+                    scope.spawn(move || {
+                        let first = asked_on(redis, stream);
+                        asked.lock().expect("nobody panics").extend(first);
+                    });
+                }
+            });
+            for _ in ["warm-up", "measured"] {
+                let loaded = redis.load(folder.path(), Duration::from_millis(50));
+                assert!(loaded.expect("it is answered").transactions > 0.0);
+            }
+        });
+        let asked = asked.into_inner().expect("nobody panics");
+        let each: BTreeSet<_> = asked.iter().collect();
+        assert_eq!(each.len(), asked.len(), "{asked:?}");
     }
 }

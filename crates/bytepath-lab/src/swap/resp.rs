@@ -1,7 +1,7 @@
 //! A connection to Redis (the protocol RESP, redis.io/docs/reference/protocol-spec): requests that are
 //! arrays of texts, and the answers to SET and GET.
 
-use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -77,5 +77,9 @@ impl Connection {
 }
 
 fn lost(error: std::io::Error) -> String {
-    format!("the connection to redis is lost: {error}")
+    match error.kind() {
+        // A socket whose time is over.
+        ErrorKind::WouldBlock => format!("redis does not answer within {PATIENCE:?}"),
+        _ => format!("the connection to redis is lost: {error}"),
+    }
 }

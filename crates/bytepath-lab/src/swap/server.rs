@@ -12,6 +12,7 @@ use crate::confine::{Confinement, NOBODY};
 use crate::interrupt;
 use crate::pair_work::unnamed;
 use crate::pipe_work::{asked_to_end, end, spawn_on};
+use crate::tools::words_of;
 
 /// A server that is short of memory comes up slowly; later than this, not at all.
 const UP_WITHIN: Duration = Duration::from_secs(180);
@@ -37,6 +38,8 @@ pub(super) struct Line<'a> {
 /// A server that answers; ended when dropped.
 pub struct Server {
     child: Option<Child>,
+    /// What it is run by.
+    pub(super) words: String,
     /// What it says. Without a name, for in its directory others of its user could put something else
     /// of any name.
     log: File,
@@ -69,7 +72,8 @@ impl Server {
         let mut command = user(line.groups).command(line.bytepath, line.program);
         command.args(&line.words).current_dir(line.directory);
         command.stdin(Stdio::null()).stdout(out).stderr(errors);
-        let mut server = Server { child: Some(spawn_on(&mut command, None)?), log };
+        let words = words_of(&command);
+        let mut server = Server { child: Some(spawn_on(&mut command, None)?), words, log };
         let until = Instant::now() + UP_WITHIN;
         while UnixStream::connect(&line.socket).is_err() {
             let name = line.program.display();

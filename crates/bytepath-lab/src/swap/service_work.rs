@@ -1,6 +1,7 @@
 //! The work of arms that are a real service in a group that is short of memory.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -103,16 +104,13 @@ impl Work for ServiceWork {
         let Measured::Time(time) = timing.measured else {
             return Err("a service is loaded for a time; give one".into());
         };
-        let (loaded, figures) = self.loaded(timing.warm_up, time)?;
-        let seconds = loaded.seconds;
-        Ok(Outcome {
-            value: loaded.transactions / seconds,
-            seconds,
-            found: self.shortage.found(),
-            latencies: Some(loaded.latencies),
-            figures,
-            ..Outcome::default()
-        })
+        let service = self.shared.service.as_ref().map_err(String::clone)?;
+        let directory = self.shared.folder()?;
+        let on =
+            |stage: &mut Stage| self.on(stage, service.as_ref(), directory, timing.warm_up, time);
+        let mut outcome = self.shortage.staged(on)?;
+        outcome.found.extend(self.shortage.found());
+        Ok(outcome)
     }
 
     /// The tools, an area and a group; filling the service takes as long as a sample.
@@ -124,12 +122,6 @@ impl Work for ServiceWork {
 }
 
 impl ServiceWork {
-    fn loaded(&self, warm_up: Duration, time: Duration) -> Result<(Loaded, Figures), String> {
-        let service = self.shared.service.as_ref().map_err(String::clone)?;
-        let directory = self.shared.folder()?;
-        self.shortage.staged(|stage| self.on(stage, service.as_ref(), directory, warm_up, time))
-    }
-
     fn on(
         &self,
         stage: &mut Stage,
@@ -137,7 +129,7 @@ impl ServiceWork {
         directory: &Path,
         warm_up: Duration,
         time: Duration,
-    ) -> Result<(Loaded, Figures), String> {
+    ) -> Result<Outcome, String> {
         let mut server = service.up(&self.program, directory, stage.joined.clone())?;
         let mut figures = Figures::default();
         if !warm_up.is_zero() {
@@ -149,7 +141,14 @@ impl ServiceWork {
         stage.taken(&mut figures);
         stage.moved(&mut figures);
         match loaded {
-            Ok(loaded) => Ok((loaded, figures)),
+            Ok(loaded) => Ok(Outcome {
+                value: loaded.transactions / loaded.seconds,
+                seconds: loaded.seconds,
+                found: BTreeMap::from([("words".to_owned(), server.words.clone().into())]),
+                latencies: Some(loaded.latencies),
+                figures,
+                ..Outcome::default()
+            }),
             Err(why) if server.has_ended() => Err(format!("{why}; it ended{}", server.complaint())),
             Err(why) => Err(why),
         }

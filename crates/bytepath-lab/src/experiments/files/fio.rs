@@ -1,5 +1,6 @@
 //! The same work by fio's matching engine, from a job file that is kept.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -18,6 +19,7 @@ use crate::ends::Usage;
 use crate::peers::Peer;
 use crate::pipe_work::{Says, said};
 use crate::sys::together::end_together;
+use crate::tools::versions;
 
 /// The peer, by its words.
 pub const PEER: Peer = Peer { name: "fio", words: &["fio"], package: "fio" };
@@ -26,9 +28,11 @@ pub const PEER: Peer = Peer { name: "fio", words: &["fio"], package: "fio" };
 #[derive(Debug, Clone)]
 pub struct Fio {
     /// Its words, or why it is not here.
-    pub found: Result<Vec<String>, String>,
+    found: Result<Vec<String>, String>,
+    /// Its version.
+    versions: BTreeMap<String, Value>,
     /// The directory of the job files.
-    pub jobs: PathBuf,
+    jobs: PathBuf,
 }
 
 /// fio's engine and its options for each of ours: pread is fio's psync, which calls pread(2) too.
@@ -65,11 +69,17 @@ pub(super) fn beside(name: &str) -> String {
 }
 
 impl Fio {
+    /// fio, whose job files are kept in a directory.
+    pub fn keeping(jobs: PathBuf) -> Fio {
+        Fio { found: PEER.found(), versions: versions(&[PEER.name]), jobs }
+    }
+
     /// The arm of fio beside ours.
     pub(super) fn arm(&self, made: &Made<'_>) -> Arm {
         let name = beside(&arm_name(made.engine.name(), made.site.cache));
         let file = self.jobs.join(format!("{name}.fio"));
         let mut params = made.params();
+        params.extend(self.versions.clone());
         let work = match &self.found {
             Err(why) => Err(why.clone()),
             Ok(words) => {

@@ -447,6 +447,34 @@ fn a_linear_axis_is_zoomed_by_what_is_drawn_and_comes_back() {
 }
 
 #[test]
+fn buttons_zoom_the_axis_of_every_unit_and_a_mouse_that_of_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    for arm in &mut record.arms[2..] {
+        arm.unit = bytepath_report::Unit::OpsPerSecond;
+    }
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    fn spans(browser: &mut Browser) -> [[f64; 2]; 2] {
+        let all = "[...document.querySelectorAll('[data-chart=arms] svg')].map((svg) => svg.scale('x').domain)";
+        serde_json::from_value(browser.eval(all)).expect("two axes")
+    }
+    let whole = spans(&mut browser);
+    zoom(&mut browser, "in", 1);
+    let near = spans(&mut browser);
+    for (near, whole) in near.iter().zip(&whole) {
+        assert!(near[1] < whole[1], "{near:?} {whole:?}");
+    }
+    drag(&mut browser, 10, 60);
+    let one = spans(&mut browser);
+    assert!(one[0] != near[0] && one[1] == near[1], "{one:?} {near:?}");
+    browser.eval("document.querySelector('[data-chart=arms] svg').dispatchEvent(new MouseEvent('dblclick')), true");
+    assert_eq!(spans(&mut browser), [whole[0], near[1]], "a double click goes back there");
+    browser.eval("[...document.querySelectorAll('[data-tools=arms] button')].find((button) => button.textContent === 'Whole axis').click(), true");
+    assert_eq!(spans(&mut browser), whole);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
 fn a_logarithmic_axis_has_an_end_from_which_it_comes_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(mut browser) = opened(folder.path(), &[sample::record()]) else { return };

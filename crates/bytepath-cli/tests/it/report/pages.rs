@@ -560,7 +560,7 @@ fn the_keyboard_reaches_arms_and_calls_and_the_flame_graph_is_searched() {
 #[test]
 fn the_page_is_light_and_dark_and_goes_to_paper_whole() {
     let folder = tempfile::tempdir().expect("a folder");
-    let Some(mut browser) = opened(folder.path(), &[sample::record()]) else { return };
+    let Some(mut browser) = visited(folder.path(), &[sample::record()]) else { return };
     let back = "getComputedStyle(document.body).backgroundColor";
     for (scheme, wanted) in [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 28)")] {
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
@@ -575,8 +575,17 @@ fn the_page_is_light_and_dark_and_goes_to_paper_whole() {
          await new Promise(requestAnimationFrame); } })()",
     );
     assert_eq!(browser.eval(back), "rgb(255, 255, 255)", "the button has the last word");
+    let widths = "[...document.querySelectorAll('[data-chart] svg[width]')].map((svg) => Number(svg.getAttribute('width')))";
+    browser.eval("dispatchEvent(new Event('beforeprint')), true");
+    assert_eq!(
+        browser.eval(widths),
+        json!([680, 680, 680, 680, 680]),
+        "letters have their size on paper, however wide the window is"
+    );
     browser.eval("dispatchEvent(new Event('afterprint')), true");
     assert_eq!(browser.eval("document.querySelectorAll('details[open]').length"), 0);
+    let fits = "[...document.querySelectorAll('section > [data-chart]')].every((box) => Number(box.querySelector('svg[width]').getAttribute('width')) === Math.floor(box.getBoundingClientRect().width))";
+    assert_eq!(browser.eval(fits), true, "and are as wide as their places again");
     let paper = browser.call("Page.printToPDF", json!({"printBackground": false}));
     assert!(paper["data"].as_str().is_some_and(|pdf| pdf.starts_with("JVBERi")), "a PDF in base64");
     browser.call("Emulation.setEmulatedMedia", json!({"media": "print"}));

@@ -39,7 +39,11 @@ function axisOf(figures, wish) {
   return { type, domain: [0, high * 1.04] };
 }
 
-const widthOf = (box) => Math.max(280, Math.floor(box.getBoundingClientRect().width) || 900);
+// What is as wide as a large window has letters too small to read once it is as wide as paper.
+const PAPER_WIDTH = 680;
+let onPaper = false;
+
+const widthOf = (box) => (onPaper ? PAPER_WIDTH : Math.max(280, Math.floor(box.getBoundingClientRect().width) || 900));
 
 // How wide a text is in a chart, by the page's own letters.
 const pen = document.createElement("canvas").getContext("2d");

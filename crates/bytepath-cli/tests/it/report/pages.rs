@@ -287,6 +287,61 @@ fn every_line_of_a_logarithmic_axis_has_its_figure() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+/// In a script: the contrast of two colours as WCAG 2 has it, and the colour behind all.
+const CONTRAST: &str = "const pixel = document.createElement('canvas').getContext('2d', { willReadFrequently: true }); \
+    const light = (colour) => { pixel.fillStyle = colour; pixel.fillRect(0, 0, 1, 1); \
+    const [r, g, b] = [...pixel.getImageData(0, 0, 1, 1).data].map((part) => part / 255) \
+    .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; }; \
+    const contrast = (one, other) => { const [low, high] = [light(one), light(other)].sort((a, b) => a - b); return (high + 0.05) / (low + 0.05); }; \
+    const back = getComputedStyle(document.body).backgroundColor;";
+
+/// A run of which an arm has so many classes of cost, those that are not the work's among them.
+fn explained_by(classes: usize) -> Record {
+    let mut record = sample::record();
+    let explained = record.arms[1].explained.as_mut().expect("it is explained");
+    let not_the_works = ["idle", "other programs", "threads of the kernel", "unclaimed"];
+    let names = not_the_works.into_iter().map(str::to_owned);
+    let names = names.chain((4..classes).map(|number| format!("class {number}")));
+    let share = 1.0 / classes as f64;
+    let class = |name| bytepath_report::ClassShare {
+        name,
+        share,
+        ci95: [share / 2.0, share * 2.0],
+        published: Some(share),
+    };
+    explained.classes = names.map(class).collect();
+    record
+}
+
+#[test]
+fn bars_and_calls_stand_out_in_light_and_dark_and_so_does_what_is_written_on_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = opened(folder.path(), &[explained_by(19)]) else { return };
+    // So wide that there is room for figures on bars.
+    widen(&mut browser, 1600);
+    for scheme in ["light", "dark"] {
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        browser.call("Emulation.setEmulatedMedia", features);
+        let found = browser.eval(&format!(
+            "(() => {{ {CONTRAST} const fill = (node) => getComputedStyle(node).fill; \
+             const whole = (node) => getComputedStyle(node).fillOpacity === '1' && node.closest('g').getAttribute('fill-opacity') === null; \
+             const box = document.querySelector('[data-chart=classes]'); \
+             const bars = [...box.querySelectorAll('g[aria-label=bar] rect')]; \
+             const texts = [...box.querySelectorAll('g[aria-label=text] text')].filter((text) => text.textContent.includes('%')); \
+             const keys = [...box.querySelectorAll('.swatches i')]; \
+             const calls = [...document.querySelectorAll('.flame g')]; \
+             const weak = (node) => contrast(fill(node), back) < 3 || !whole(node); \
+             const faint = (text) => bars.some((bar) => contrast(fill(text), fill(bar)) < 4.5); \
+             return [bars.length, keys.length, new Set(bars.map(fill)).size, texts.length > 0, calls.length > 4, \
+             bars.filter(weak).map(fill), texts.filter(faint).map(fill), \
+             calls.map((call) => call.querySelector('rect')).filter(weak).map(fill), \
+             calls.filter((call) => call.querySelector('text') && contrast(fill(call.querySelector('rect')), fill(call.querySelector('text'))) < 4.5).length]; }})()"
+        ));
+        assert_eq!(found, json!([38, 19, 19, true, true, [], [], [], 0]), "{scheme}");
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
 #[test]
 fn lines_of_latencies_are_told_apart_by_dashes_and_stand_out_in_light_and_dark() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -304,18 +359,14 @@ fn lines_of_latencies_are_told_apart_by_dashes_and_stand_out_in_light_and_dark()
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         browser.call("Emulation.setEmulatedMedia", features);
         // Each line's colour and dashes, beside those of its key, and its contrast as WCAG 2 has it.
-        let found = browser.eval(
-            "(() => { const of = (node) => { const style = getComputedStyle(node); return `${style.stroke} ${style.strokeDasharray}`; }; \
-             const light = (colour) => { const [r, g, b] = colour.match(/\\d+/g).map((part) => part / 255) \
-             .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; }; \
-             const back = light(getComputedStyle(document.body).backgroundColor); \
-             const contrast = (colour) => (Math.max(light(colour), back) + 0.05) / (Math.min(light(colour), back) + 0.05); \
+        let found = browser.eval(&format!(
+            "(() => {{ {CONTRAST} const of = (node) => {{ const style = getComputedStyle(node); return `${{style.stroke}} ${{style.strokeDasharray}}`; }}; \
              const box = document.querySelector('[data-chart=latency]'); \
              const lines = [...box.querySelectorAll('g[aria-label=line] path')]; \
              const keys = [...box.querySelectorAll('.swatches line')].map(of); \
              return [lines.length, new Set(lines.map(of)).size, keys.length, lines.map(of).filter((line) => !keys.includes(line)), \
-             lines.every((line) => contrast(getComputedStyle(line).stroke) >= 3)]; })()",
-        );
+             lines.every((line) => contrast(getComputedStyle(line).stroke, back) >= 3)]; }})()",
+        ));
         assert_eq!(found, json!([20, 20, 20, [], true]), "{scheme}");
     }
     assert_eq!(browser.complaints(), Vec::<String>::new());

@@ -355,7 +355,7 @@ function drawSamples(box, view) {
       y: lanes.axis(group.map(({ index }) => index), (index) => view.run.arms[index].name),
       marks: [
         labelsX(ticks, textsOf(ticks), `${group[0].arm.unit}${logarithmic(axis)} →`),
-        Plot.dot(kept.filter(({ sample }) => !(sample[4] & 1)), { x, y, r: 3, fill: "var(--accent)", fillOpacity: 0.6 }),
+        Plot.dot(kept.filter(({ sample }) => !(sample[4] & 1)), { x, y, r: 3, fill: "var(--accent)", fillOpacity: 0.75 }),
         Plot.dot(kept.filter(({ sample }) => sample[4] & 1), { x, y, r: 3.5, symbol: "times", stroke: "var(--slower)", strokeWidth: 1.5 }),
         ...lanes.marks(group, ({ index }) => index, ({ arm }) => arm.name),
         Plot.tip(kept, Plot.pointer({ x, y, title, maxRadius: 20 })),

@@ -343,6 +343,29 @@ fn bars_and_calls_stand_out_in_light_and_dark_and_so_does_what_is_written_on_the
 }
 
 #[test]
+fn nothing_is_wider_than_a_narrow_page_and_no_word_is_broken_beside_a_choice() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = explained_by(8);
+    for arm in &mut record.arms {
+        arm.name = format!("{} | sort --random-sort | wc --lines # and on and on", arm.name);
+    }
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    widen(&mut browser, 320);
+    let found = browser.eval(
+        "(() => { const page = document.documentElement; \
+         const height = (label) => label.getBoundingClientRect().height; \
+         const svg = document.querySelector('[data-chart=arms] svg'); \
+         const end = svg.getBoundingClientRect().right - 24; \
+         const names = [...svg.querySelectorAll('g[aria-label=text] text')]; \
+         return [page.scrollWidth <= page.clientWidth, \
+         [...document.querySelectorAll('.toolbar label')].filter((label) => height(label) > 36).map((label) => label.textContent), \
+         names.length, names.filter((name) => name.getBoundingClientRect().right > end).length]; })()",
+    );
+    assert_eq!(found, json!([true, [], 4, 0]));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
 fn lines_of_latencies_are_told_apart_by_dashes_and_stand_out_in_light_and_dark() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut record = sample::record();

@@ -86,7 +86,7 @@ function lanesOf(width, names) {
     above: narrow ? 16 : 0,
     // The type is said, as two rows that are numbers would be taken for the ends of an axis of numbers.
     axis: (rows, name) => ({ type: "band", domain: rows, tickFormat: (row) => tick(name(row)), label: null, tickSize: 0 }),
-    marks: (rows, y, name) => (narrow ? [Plot.text(rows, { frameAnchor: "left", textAnchor: "start", y, text: (row) => fitted(name(row), width - margin - GAP), dy: -14, fill: "var(--soft)" })] : []),
+    marks: (rows, y, name) => (narrow ? [Plot.text(rows, { frameAnchor: "left", textAnchor: "start", y, text: (row) => fitted(name(row), width - margin - 24), dy: -14, fill: "var(--soft)", stroke: "var(--back)" })] : []),
   };
 }
 

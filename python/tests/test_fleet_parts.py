@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import deque
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -754,7 +755,7 @@ def test_a_machine_that_was_disturbed_is_told_of_and_what_was_measured_again_doe
     assert line in report.terminal(found, shown).splitlines() and shown["disturbed"].keys() == {"busy"}
     page = report.page(found, shown)
     # 3 samples of the busy one, 3 of each of 8, and 10.
-    assert line in page and page.count('stroke="#36c"') == 37
+    assert line in page and page.count('class="sample"') == 37
     assert shown["arms"][0]["samples"]["busy"] == [0.49, 0.5, 0.51]
     busy["record"]["machine"]["governor"] = "powersave"
     [sentence] = report.view(found)["sentences"]
@@ -907,7 +908,16 @@ def test_every_arm_of_a_page_has_a_column_on_paper():
     tables = page.split('<table class="heat">')[1:]
     columns = [re.findall(r"<th[^>]*>(write-read@[^<]*)</th>", table.partition("</thead>")[0]) for table in tables]
     assert [len(part) for part in columns] == [5, 6, 6] and sorted(sum(columns, [])) == sorted(arms)
-    assert ".wide { overflow: visible; }" in page.partition("@media print")[2]
+    assert ".scroll { overflow: visible; }" in page.partition("@media print")[2]
+
+
+def test_a_page_has_the_looks_of_those_of_one_machine_and_no_colour_that_light_and_dark_share():
+    arms = {"wake": 1.0, "copy": 2.0}
+    found = fleet_of(*(machine(f"n{at}", arms) for at in range(6)), machine("slow", {"wake": 0.1, "copy": 2.0}))
+    before, style, after = report.page(found, report.view(found)).partition((Path(report.__file__).parent / "page.css").read_text())
+    assert "@media (prefers-color-scheme: dark)" in style and 'content="light dark"' in before
+    assert not re.search(r"(#[0-9a-f]{3,8}|(rgb|hsl)a?\([^)]*\))[ ;\"]", before + after)
+    assert 'style="background: color-mix(in oklab, var(--slower) 45%, var(--back))"' in after
 
 
 def test_a_multiple_has_the_digits_that_it_is_worth_and_stands_above_what_was_measured():
@@ -919,7 +929,8 @@ def test_a_multiple_has_the_digits_that_it_is_worth_and_stands_above_what_was_me
     for multiple, measured in (("0.00300", "0.0150 GiB/s"), ("327", "1637 GiB/s"), ("1.00", "5.00 GiB/s")):
         assert f">{multiple}<small>{measured}</small></td>" in page
     # What is alike has no colour.
-    assert report._colour(0.9999) == report._colour(1.0001).replace("140", "8") == "hsl(8 0% 96%)"
+    assert report._colour(0.9999) == report._colour(1.0001).replace("faster", "slower")
+    assert report._colour(0.9999) == "color-mix(in oklab, var(--slower) 0%, var(--back))"
     # Those who see no page hear it.
     assert page.count('<th scope="row">slow</th>') == 1 and not re.search(r"<th(?! scope)(?!ead)", page)
     assert '<svg role="img" aria-label="slow at wake: median 0.0150 GiB/s, 3 samples from 0.0148 to 0.0152"' in page

@@ -145,9 +145,10 @@ def page(found: dict[str, Any], shown: dict[str, Any]) -> str:
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(colour=_colour, figure=words.figure, measured=words.measured, values=_values)
-    template = environment.from_string(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
+    template, style = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("report.html", "page.css"))
     strips = [_strip(row, shown["names"]) for row in shown["arms"]]
-    return template.render(found=found, shown=shown, strips=strips, parts=_parts(shown["arms"]))
+    parts = _parts(shown["arms"])
+    return environment.from_string(template).render(found=found, shown=shown, strips=strips, parts=parts, style=style)
 
 
 def _parts(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -157,10 +158,9 @@ def _parts(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _colour(speed: float) -> str:
-    """Red is slower than the median, green faster; twofold is the full colour, and alike has none."""
+    """As elsewhere in pages for slower and faster; twofold is the full colour, on which figures can be read, and alike has none."""
     at = max(-1.0, min(1.0, math.log2(speed))) if speed > 0 else -1.0
-    hue, full, light = (8 if at < 0 else 140), 65 * abs(at), 96 - 38 * abs(at)
-    return f"hsl({hue} {full:.0f}% {light:.0f}%)"
+    return f"color-mix(in oklab, var(--{'slower' if at < 0 else 'faster'}) {45 * abs(at):.0f}%, var(--back))"
 
 
 def _strip(row: dict[str, Any], names: list[str]) -> dict[str, Any]:

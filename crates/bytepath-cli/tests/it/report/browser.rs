@@ -131,9 +131,13 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// Draws every chart, as printing does, and waits for it.
+    /// Draws every chart, as printing does, and leaves open what is opened for it.
     pub(crate) fn draw_all(&mut self) {
-        self.eval("dispatchEvent(new Event('beforeprint')), true");
+        self.eval(
+            "dispatchEvent(new Event('beforeprint')), \
+             document.querySelectorAll('details').forEach((details) => delete details.dataset.printed), \
+             dispatchEvent(new Event('afterprint')), true",
+        );
     }
 
     /// Presses a key.

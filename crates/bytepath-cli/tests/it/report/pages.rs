@@ -287,6 +287,84 @@ fn every_line_of_a_logarithmic_axis_has_its_figure() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+/// In a script: the contrast of two colours as WCAG 2 has it, and the colour behind all.
+const CONTRAST: &str = "const pixel = document.createElement('canvas').getContext('2d', { willReadFrequently: true }); \
+    const light = (colour) => { pixel.fillStyle = colour; pixel.fillRect(0, 0, 1, 1); \
+    const [r, g, b] = [...pixel.getImageData(0, 0, 1, 1).data].map((part) => part / 255) \
+    .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; }; \
+    const contrast = (one, other) => { const [low, high] = [light(one), light(other)].sort((a, b) => a - b); return (high + 0.05) / (low + 0.05); }; \
+    const back = getComputedStyle(document.body).backgroundColor;";
+
+/// A run of which an arm has so many classes of cost, those that are not the work's among them.
+fn explained_by(classes: usize) -> Record {
+    let mut record = sample::record();
+    let explained = record.arms[1].explained.as_mut().expect("it is explained");
+    let not_the_works = ["idle", "other programs", "threads of the kernel", "unclaimed"];
+    let names = not_the_works.into_iter().map(str::to_owned);
+    let names = names.chain((4..classes).map(|number| format!("class {number}")));
+    let share = 1.0 / classes as f64;
+    let class = |name| bytepath_report::ClassShare {
+        name,
+        share,
+        ci95: [share / 2.0, share * 2.0],
+        published: Some(share),
+    };
+    explained.classes = names.map(class).collect();
+    record
+}
+
+#[test]
+fn bars_and_calls_stand_out_in_light_and_dark_and_so_does_what_is_written_on_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = opened(folder.path(), &[explained_by(19)]) else { return };
+    // So wide that there is room for figures on bars.
+    widen(&mut browser, 1600);
+    for scheme in ["light", "dark"] {
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        browser.call("Emulation.setEmulatedMedia", features);
+        let found = browser.eval(&format!(
+            "(() => {{ {CONTRAST} const fill = (node) => getComputedStyle(node).fill; \
+             const whole = (node) => getComputedStyle(node).fillOpacity === '1' && node.closest('g').getAttribute('fill-opacity') === null; \
+             const box = document.querySelector('[data-chart=classes]'); \
+             const bars = [...box.querySelectorAll('g[aria-label=bar] rect')]; \
+             const texts = [...box.querySelectorAll('g[aria-label=text] text')].filter((text) => text.textContent.includes('%')); \
+             const keys = [...box.querySelectorAll('.swatches i')]; \
+             const calls = [...document.querySelectorAll('.flame g')]; \
+             const weak = (node) => contrast(fill(node), back) < 3 || !whole(node); \
+             const faint = (text) => bars.some((bar) => contrast(fill(text), fill(bar)) < 4.5); \
+             return [bars.length, keys.length, new Set(bars.map(fill)).size, texts.length > 0, calls.length > 4, \
+             bars.filter(weak).map(fill), texts.filter(faint).map(fill), \
+             calls.map((call) => call.querySelector('rect')).filter(weak).map(fill), \
+             calls.filter((call) => call.querySelector('text') && contrast(fill(call.querySelector('rect')), fill(call.querySelector('text'))) < 4.5).length]; }})()"
+        ));
+        assert_eq!(found, json!([38, 19, 19, true, true, [], [], [], 0]), "{scheme}");
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn nothing_is_wider_than_a_narrow_page_and_no_word_is_broken_beside_a_choice() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = explained_by(8);
+    for arm in &mut record.arms {
+        arm.name = format!("{} | sort --random-sort | wc --lines # and on and on", arm.name);
+    }
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    widen(&mut browser, 320);
+    let found = browser.eval(
+        "(() => { const page = document.documentElement; \
+         const height = (label) => label.getBoundingClientRect().height; \
+         const svg = document.querySelector('[data-chart=arms] svg'); \
+         const end = svg.getBoundingClientRect().right - 24; \
+         const names = [...svg.querySelectorAll('g[aria-label=text] text')]; \
+         return [page.scrollWidth <= page.clientWidth, \
+         [...document.querySelectorAll('.toolbar label')].filter((label) => height(label) > 36).map((label) => label.textContent), \
+         names.length, names.filter((name) => name.getBoundingClientRect().right > end).length]; })()",
+    );
+    assert_eq!(found, json!([true, [], 4, 0]));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
 #[test]
 fn lines_of_latencies_are_told_apart_by_dashes_and_stand_out_in_light_and_dark() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -304,18 +382,14 @@ fn lines_of_latencies_are_told_apart_by_dashes_and_stand_out_in_light_and_dark()
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         browser.call("Emulation.setEmulatedMedia", features);
         // Each line's colour and dashes, beside those of its key, and its contrast as WCAG 2 has it.
-        let found = browser.eval(
-            "(() => { const of = (node) => { const style = getComputedStyle(node); return `${style.stroke} ${style.strokeDasharray}`; }; \
-             const light = (colour) => { const [r, g, b] = colour.match(/\\d+/g).map((part) => part / 255) \
-             .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; }; \
-             const back = light(getComputedStyle(document.body).backgroundColor); \
-             const contrast = (colour) => (Math.max(light(colour), back) + 0.05) / (Math.min(light(colour), back) + 0.05); \
+        let found = browser.eval(&format!(
+            "(() => {{ {CONTRAST} const of = (node) => {{ const style = getComputedStyle(node); return `${{style.stroke}} ${{style.strokeDasharray}}`; }}; \
              const box = document.querySelector('[data-chart=latency]'); \
              const lines = [...box.querySelectorAll('g[aria-label=line] path')]; \
              const keys = [...box.querySelectorAll('.swatches line')].map(of); \
              return [lines.length, new Set(lines.map(of)).size, keys.length, lines.map(of).filter((line) => !keys.includes(line)), \
-             lines.every((line) => contrast(getComputedStyle(line).stroke) >= 3)]; })()",
-        );
+             lines.every((line) => contrast(getComputedStyle(line).stroke, back) >= 3)]; }})()",
+        ));
         assert_eq!(found, json!([20, 20, 20, [], true]), "{scheme}");
     }
     assert_eq!(browser.complaints(), Vec::<String>::new());
@@ -447,6 +521,34 @@ fn a_linear_axis_is_zoomed_by_what_is_drawn_and_comes_back() {
 }
 
 #[test]
+fn buttons_zoom_the_axis_of_every_unit_and_a_mouse_that_of_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    for arm in &mut record.arms[2..] {
+        arm.unit = bytepath_report::Unit::OpsPerSecond;
+    }
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    fn spans(browser: &mut Browser) -> [[f64; 2]; 2] {
+        let all = "[...document.querySelectorAll('[data-chart=arms] svg')].map((svg) => svg.scale('x').domain)";
+        serde_json::from_value(browser.eval(all)).expect("two axes")
+    }
+    let whole = spans(&mut browser);
+    zoom(&mut browser, "in", 1);
+    let near = spans(&mut browser);
+    for (near, whole) in near.iter().zip(&whole) {
+        assert!(near[1] < whole[1], "{near:?} {whole:?}");
+    }
+    drag(&mut browser, 10, 60);
+    let one = spans(&mut browser);
+    assert!(one[0] != near[0] && one[1] == near[1], "{one:?} {near:?}");
+    browser.eval("document.querySelector('[data-chart=arms] svg').dispatchEvent(new MouseEvent('dblclick')), true");
+    assert_eq!(spans(&mut browser), [whole[0], near[1]], "a double click goes back there");
+    browser.eval("[...document.querySelectorAll('[data-tools=arms] button')].find((button) => button.textContent === 'Whole axis').click(), true");
+    assert_eq!(spans(&mut browser), whole);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
 fn a_logarithmic_axis_has_an_end_from_which_it_comes_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(mut browser) = opened(folder.path(), &[sample::record()]) else { return };
@@ -532,7 +634,7 @@ fn the_keyboard_reaches_arms_and_calls_and_the_flame_graph_is_searched() {
 #[test]
 fn the_page_is_light_and_dark_and_goes_to_paper_whole() {
     let folder = tempfile::tempdir().expect("a folder");
-    let Some(mut browser) = opened(folder.path(), &[sample::record()]) else { return };
+    let Some(mut browser) = visited(folder.path(), &[sample::record()]) else { return };
     let back = "getComputedStyle(document.body).backgroundColor";
     for (scheme, wanted) in [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 28)")] {
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
@@ -547,8 +649,17 @@ fn the_page_is_light_and_dark_and_goes_to_paper_whole() {
          await new Promise(requestAnimationFrame); } })()",
     );
     assert_eq!(browser.eval(back), "rgb(255, 255, 255)", "the button has the last word");
+    let widths = "[...document.querySelectorAll('[data-chart] svg[width]')].map((svg) => Number(svg.getAttribute('width')))";
+    browser.eval("dispatchEvent(new Event('beforeprint')), true");
+    assert_eq!(
+        browser.eval(widths),
+        json!([680, 680, 680, 680, 680]),
+        "letters have their size on paper, however wide the window is"
+    );
     browser.eval("dispatchEvent(new Event('afterprint')), true");
     assert_eq!(browser.eval("document.querySelectorAll('details[open]').length"), 0);
+    let fits = "[...document.querySelectorAll('section > [data-chart]')].every((box) => Number(box.querySelector('svg[width]').getAttribute('width')) === Math.floor(box.getBoundingClientRect().width))";
+    assert_eq!(browser.eval(fits), true, "and are as wide as their places again");
     let paper = browser.call("Page.printToPDF", json!({"printBackground": false}));
     assert!(paper["data"].as_str().is_some_and(|pdf| pdf.starts_with("JVBERi")), "a PDF in base64");
     browser.call("Emulation.setEmulatedMedia", json!({"media": "print"}));

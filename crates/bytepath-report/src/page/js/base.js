@@ -139,10 +139,8 @@ function themeButton() {
   return button;
 }
 
-// Colours for kinds of things, told apart in light and dark and by most who see few colours (after
-// Paul Tol's schemes).
-const kinds = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999933", "#882255",
-  "#44aa99", "#ddcc77", "#332288", "#cc6677", "#117733", "#88ccee", "#aa4499", "#777777"];
+// Colours for kinds of things, of which none is grey (after Paul Tol's schemes).
+const kinds = d3.range(15).map((at) => `var(--line-${at < 7 ? at : at + 1})`);
 
 // Lines are told apart by dashes too. As there are 8 colours, 40 lines differ.
 const DASHES = ["none", "7,3", "2,3", "9,3,2,3", "14,4"];

@@ -12,7 +12,8 @@ class View {
     this.order = run.arms.map((_, index) => index);
     this.ratios = false;
     this.scale = "auto";
-    this.zoom = null;
+    // By the names of axes.
+    this.zoom = new Map();
     this.watchers = [];
   }
   // Arms to be shown, in order.
@@ -38,7 +39,11 @@ function axisOf(figures, wish) {
   return { type, domain: [0, high * 1.04] };
 }
 
-const widthOf = (box) => Math.max(280, Math.floor(box.getBoundingClientRect().width) || 900);
+// What is as wide as a large window has letters too small to read once it is as wide as paper.
+const PAPER_WIDTH = 680;
+let onPaper = false;
+
+const widthOf = (box) => (onPaper ? PAPER_WIDTH : Math.max(280, Math.floor(box.getBoundingClientRect().width) || 900));
 
 // How wide a text is in a chart, by the page's own letters.
 const pen = document.createElement("canvas").getContext("2d");
@@ -81,7 +86,7 @@ function lanesOf(width, names) {
     above: narrow ? 16 : 0,
     // The type is said, as two rows that are numbers would be taken for the ends of an axis of numbers.
     axis: (rows, name) => ({ type: "band", domain: rows, tickFormat: (row) => tick(name(row)), label: null, tickSize: 0 }),
-    marks: (rows, y, name) => (narrow ? [Plot.text(rows, { frameAnchor: "left", textAnchor: "start", y, text: (row) => fitted(name(row), width - margin - GAP), dy: -14, fill: "var(--soft)" })] : []),
+    marks: (rows, y, name) => (narrow ? [Plot.text(rows, { frameAnchor: "left", textAnchor: "start", y, text: (row) => fitted(name(row), width - margin - 24), dy: -14, fill: "var(--soft)", stroke: "var(--back)" })] : []),
   };
 }
 
@@ -200,7 +205,7 @@ function drawArms(box, view) {
     if (group[0].arm.section) box.append(make("h3", {}, group[0].arm.section));
     box.append(svg);
     rowsOf(svg, group, width, margin);
-    zoomable(svg, margin, width, (domain) => zoomTo(view, unit, whole, domain), () => { view.zoom = null; view.changed(); });
+    zoomable(svg, margin, width, (domain) => { zoomTo(view, unit, whole, domain); view.changed(); }, () => { view.zoom.delete(axisName(view, unit)); view.changed(); });
   }
 }
 
@@ -237,6 +242,9 @@ function rowsOf(svg, group, width, margin) {
 // Where a figure stands on an axis of this type, and which figure stands there.
 const SCALES = { log: [Math.log, Math.exp], linear: [Number, Number] };
 
+// Charts of one unit share an axis, as do all of ratios.
+const axisName = (view, unit) => (view.ratios ? "" : unit);
+
 // An axis goes on beyond each end of the whole one for so many times its length at the most.
 const BEYOND_MAX = 2;
 
@@ -248,13 +256,13 @@ function zoomTo(view, unit, { type, domain }, ends) {
   const beyond = BEYOND_MAX * (last - first);
   // Nor is there one between ends that are no numbers.
   if (!(first - beyond <= low && low < high && high <= last + beyond)) return;
-  view.zoom = { unit: view.ratios ? "" : unit, type, domain: seen };
-  view.changed();
+  view.zoom.set(axisName(view, unit), { type, domain: seen });
 }
 
 // The part of an axis that is seen: what was chosen, if that was for this unit and type, or the whole.
 function zoomed(view, unit, { type, domain }) {
-  return view.zoom?.unit === (view.ratios ? "" : unit) && view.zoom.type === type ? view.zoom.domain : domain;
+  const chosen = view.zoom.get(axisName(view, unit));
+  return chosen?.type === type ? chosen.domain : domain;
 }
 
 // Dragging over the axis zooms into what was passed over; a double click goes back.
@@ -285,11 +293,15 @@ function zoomable(svg, margin, width, chosen, reset) {
   svg.addEventListener("dblclick", reset);
 }
 
-// The same by keys and buttons: narrower and wider around the middle, or, where it begins at 0, at its end alone.
+// The same by keys and buttons, of every axis: narrower and wider around the middle, or, where it begins at 0, at its end
+// alone.
 function zoomBy(view, factor) {
-  const [entry] = drawnArms(view);
-  if (!entry) return;
-  const unit = entry.arm.unit;
+  const units = new Map(drawnArms(view).map(({ arm: { unit } }) => [axisName(view, unit), unit]));
+  for (const unit of units.values()) zoomAxisBy(view, unit, factor);
+  view.changed();
+}
+
+function zoomAxisBy(view, unit, factor) {
   const whole = axisOfArms(view, unit);
   const [there, back] = SCALES[whole.type];
   const [low, high] = zoomed(view, unit, whole).map(there);
@@ -303,17 +315,17 @@ function armTools(bar, view, charts) {
   const pressed = (button, on) => button.setAttribute("aria-pressed", String(on));
   const ratios = make("button", { type: "button", "aria-pressed": "false", onclick: () => {
     view.ratios = !view.ratios;
-    view.zoom = null;
+    view.zoom.clear();
     pressed(ratios, view.ratios);
     view.changed();
   } }, "Ratios to the reference");
-  const scale = make("select", { onchange: () => { view.scale = scale.value; view.zoom = null; view.changed(); } },
+  const scale = make("select", { onchange: () => { view.scale = scale.value; view.zoom.clear(); view.changed(); } },
     ...[["auto", "by itself"], ["log", "logarithmic"], ["linear", "linear, from 0"]].map(([value, text]) => make("option", { value }, text)));
   const find = make("input", { type: "search", placeholder: "part of a name", size: 16, oninput: () => { view.filter = find.value; view.changed(); } });
   const button = (text, does, label) => make("button", { type: "button", onclick: does, "aria-label": label }, text);
   bar.append(ratios, make("label", {}, "Axis ", scale), make("label", {}, "Arms ", find),
     button("+", () => zoomBy(view, 0.6), "Zoom in"), button("−", () => zoomBy(view, 1 / 0.6), "Zoom out"),
-    button("Whole axis", () => { view.zoom = null; view.changed(); }));
+    button("Whole axis", () => { view.zoom.clear(); view.changed(); }));
   if (view.run.arms.some((arm) => arm.ratio == null) && !view.run.arms.some((arm) => arm.ratio != null && !arm.reference)) ratios.hidden = true;
 }
 
@@ -343,7 +355,7 @@ function drawSamples(box, view) {
       y: lanes.axis(group.map(({ index }) => index), (index) => view.run.arms[index].name),
       marks: [
         labelsX(ticks, textsOf(ticks), `${group[0].arm.unit}${logarithmic(axis)} →`),
-        Plot.dot(kept.filter(({ sample }) => !(sample[4] & 1)), { x, y, r: 3, fill: "var(--accent)", fillOpacity: 0.6 }),
+        Plot.dot(kept.filter(({ sample }) => !(sample[4] & 1)), { x, y, r: 3, fill: "var(--accent)", fillOpacity: 0.75 }),
         Plot.dot(kept.filter(({ sample }) => sample[4] & 1), { x, y, r: 3.5, symbol: "times", stroke: "var(--slower)", strokeWidth: 1.5 }),
         ...lanes.marks(group, ({ index }) => index, ({ arm }) => arm.name),
         Plot.tip(kept, Plot.pointer({ x, y, title, maxRadius: 20 })),

@@ -65,7 +65,8 @@ function drawCosts(box, view) {
 }
 
 // Classes that are not known to be the work's are grey.
-const GREY = { idle: "#c8ccd4", "other programs": "#aab0bb", "threads of the kernel": "#9ba2ae", unclaimed: "#8d939e" };
+const GREY = Object.fromEntries(["idle", "other programs", "threads of the kernel", "unclaimed"]
+  .map((name, at) => [name, `color-mix(in oklab, var(--ink) ${25 * at}%, var(--soft))`]));
 
 function drawClasses(box, view) {
   box.replaceChildren();
@@ -89,7 +90,6 @@ function drawClasses(box, view) {
   const label = new Map(rows);
   const lanes = lanesOf(width, rows.map(([, name]) => name));
   const { margin, above } = lanes;
-  const inkOn = ({ name, row }) => (row.endsWith("p") ? "var(--ink)" : d3.lab(colour(name)).l < 56 ? "#ffffff" : "#101216");
   const wide = (bar) => bar.share * (width - margin - 24) > 44;
   box.append(Plot.plot({
     width, height: (26 + above) * rows.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled,
@@ -98,11 +98,10 @@ function drawClasses(box, view) {
     y: lanes.axis(rows.map(([row]) => row), (row) => label.get(row)),
     color: { type: "identity" },
     marks: [
-      Plot.barX(bars, Plot.stackX({ x: "share", y: "row", z: "name", order: names, fill: ({ name }) => colour(name), stroke: "var(--back)", strokeWidth: 0.7, fillOpacity: ({ row }) => (row.endsWith("p") ? 0.55 : 1), title: ({ arm, name, words }) => `${arm.name}\n${name}: ${words}`, insetTop: 3 + above, insetBottom: 3, tip: true })),
-      Plot.text(bars, Plot.stackX({ x: "share", y: "row", z: "name", order: names, text: (bar) => (wide(bar) ? percent(bar.share) : ""), fill: inkOn, fontSize: 11, dy: above / 2 })),
+      Plot.barX(bars, Plot.stackX({ x: "share", y: "row", z: "name", order: names, fill: ({ name }) => colour(name), stroke: "var(--back)", strokeWidth: 0.7, title: ({ arm, name, words }) => `${arm.name}\n${name}: ${words}`, insetTop: 3 + above, insetBottom: 3, tip: true })),
+      Plot.text(bars, Plot.stackX({ x: "share", y: "row", z: "name", order: names, text: (bar) => (wide(bar) ? percent(bar.share) : ""), fill: "var(--back)", fontSize: 11, dy: above / 2 })),
       ...lanes.marks(rows, ([row]) => row, ([, name]) => name),
     ],
-    opacity: { type: "identity" },
   }), swatches(names.map((name) => [name, colour(name)])));
 }
 

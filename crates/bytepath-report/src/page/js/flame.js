@@ -12,13 +12,14 @@ function flameRoot(tree) {
   return root;
 }
 
-// A call's colour: the kernel's warm, the program's own cooler, the same in every graph.
+// A call's colour: the kernel's warm, the program's own cooler, the same in every graph. Of a lightness that stands out
+// from light and dark, and from which the name stands out.
 function flameColour(name) {
   let hash = 7;
   for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) >>> 0;
   const vary = (hash % 997) / 997;
-  if (name === "all" || name.startsWith("(") || name.startsWith("[")) return "#d5d9e0";
-  return name.endsWith("_[k]") ? d3.hcl(45 + 25 * vary, 52, 72 + 10 * vary).formatHex() : d3.hcl(105 + 50 * vary, 48, 80 + 8 * vary).formatHex();
+  if (name === "all" || name.startsWith("(") || name.startsWith("[")) return "#8d939e";
+  return name.endsWith("_[k]") ? d3.hcl(45 + 25 * vary, 52, 56 + 5 * vary).formatHex() : d3.hcl(105 + 50 * vary, 48, 56 + 5 * vary).formatHex();
 }
 
 function drawFlame(box, arm) {
@@ -80,7 +81,7 @@ function drawFlame(box, arm) {
       const { x, row, width: span } = placed[at];
       const group = d3.select(this);
       group.append("rect").attr("x", x).attr("y", row * FLAME_ROW).attr("width", Math.max(0.5, span)).attr("height", FLAME_ROW - 1)
-        .attr("rx", 2).attr("fill", flameColour(node.data.name)).attr("fill-opacity", row < above.length ? 0.5 : 1);
+        .attr("rx", 2).attr("fill", flameColour(node.data.name));
       const letters = Math.floor((span - 6) / 6.8);
       if (letters >= 3) {
         const name = node.data.name;

@@ -60,13 +60,17 @@ for (const article of document.querySelectorAll("article.run")) {
 document.getElementById("tools").append(themeButton(),
   make("button", { type: "button", onclick: () => print() }, "Print"));
 
+function redraw() {
+  for (const job of drawn) job.draw();
+}
+
 // What is narrow now may be wide in a moment.
 let waiting = null, width = innerWidth;
 addEventListener("resize", () => {
   if (innerWidth === width) return;
   width = innerWidth;
   clearTimeout(waiting);
-  waiting = setTimeout(() => { for (const job of drawn) job.draw(); }, 150);
+  waiting = setTimeout(redraw, 150);
 });
 
 // On paper nothing can be opened.
@@ -75,9 +79,13 @@ addEventListener("beforeprint", () => {
     details.open = true;
     details.dataset.printed = "";
   }
+  onPaper = true;
+  redraw();
   for (const job of [...pending]) job.run();
 });
 addEventListener("afterprint", () => {
+  onPaper = false;
+  redraw();
   for (const details of document.querySelectorAll("details[data-printed]")) {
     details.open = false;
     delete details.dataset.printed;

@@ -478,17 +478,11 @@ def test_a_worker_that_comes_later_takes_part_or_is_refused(fleet, tree, tmp_pat
     fleet.end_worker("three")
     fleet.wait_for_workers(1)
     copy = tmp_path / "copy"
-    running = fleet.begin_command("cp", "--json", "-", "--limit", "120K", str(tree), str(copy))
-    try:
-        wait_until(some_are_copied(copy))
+    with fleet.copying(tree, copy, "--limit", "120K", ended=["three"]) as done:
         fleet.worker("two")
         fleet.worker("three", BYTEPATH_PROGRAM=str(other))
-        out, said = running.communicate(timeout=60)
-    finally:
-        fleet.end_worker("three")
-    assert running.returncode == 0, said
-    assert "takes no part" in said and "has bytepath 0.0.1" in said
-    assert json.loads(out)["machines"] == 2
+    assert "takes no part" in done.said and "has bytepath 0.0.1" in done.said
+    assert done.told["machines"] == 2
     assert_copied(tree, copy)
 
 
@@ -497,15 +491,9 @@ def test_a_worker_without_the_package_that_comes_later_ends_no_copying(fleet, tr
     fleet.end_worker("three")
     fleet.wait_for_workers(2)
     copy = tmp_path / "copy"
-    running = fleet.begin_command("cp", "--limit", "120K", str(tree), str(copy))
-    try:
-        wait_until(some_are_copied(copy))
+    with fleet.copying(tree, copy, "--limit", "120K", ended=["three"]) as done:
         fleet.worker("three", PYTHONPATH=str(tmp_path))
-        _, said = running.communicate(timeout=60)
-    finally:
-        fleet.end_worker("three")
-    assert running.returncode == 0, said
-    assert "has no Python package bytepath" in said and "takes no part" in said
+    assert "has no Python package bytepath" in done.said and "takes no part" in done.said
     assert_copied(tree, copy)
 
 

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pickle
+import platform
 import re
 import shutil
 import signal
@@ -483,6 +484,28 @@ def test_a_worker_that_comes_later_takes_part_or_is_refused(fleet, tree, tmp_pat
         fleet.worker("three", BYTEPATH_PROGRAM=str(other))
     assert "takes no part" in done.said and "has bytepath 0.0.1" in done.said
     assert done.told["machines"] == 2
+    assert_copied(tree, copy)
+
+
+TALES = """\
+import platform
+platform.python_version = lambda: "{told}"
+platform.python_version_tuple = lambda: ("3", "99", "1")
+"""
+
+
+@pytest.mark.parametrize("told", ["3.99.1", platform.python_version()])
+def test_a_worker_of_another_python_that_comes_later_does_nothing_whatever_it_told(fleet, tree, command, tmp_path, told):
+    (tmp_path / "sitecustomize.py").write_text(TALES.format(told=told))
+    (tmp_path / "program").write_text(f'#!/bin/sh\n[ "$1" != piece ] || : >{tmp_path}/begun\nexec {command} "$@"\n')
+    (tmp_path / "program").chmod(0o755)
+    fleet.end_worker("three")
+    fleet.wait_for_workers(2)
+    copy = tmp_path / "copy"
+    with fleet.copying(tree, copy, "--limit", "120K", ended=["three"]) as done:
+        fleet.worker("three", PYTHONPATH=str(tmp_path), BYTEPATH_PROGRAM=str(tmp_path / "program"))
+    assert "has Python 3.99, and" in done.said and "takes no part" in done.said, done.said
+    assert not (tmp_path / "begun").exists()
     assert_copied(tree, copy)
 
 

@@ -6,7 +6,9 @@ import contextlib
 import errno
 import json
 import os
+import pickle
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -30,9 +32,10 @@ from bytepath.fleet.copy import ground  # noqa: E402
 from bytepath.fleet.copy import journal as journals  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
 from bytepath.fleet.copy.members import Members  # noqa: E402
-from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Pieces, Yardstick  # noqa: E402
+from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Pieces, Yardstick, piece  # noqa: E402
 from bytepath.fleet.copy.progress import text  # noqa: E402
 from bytepath.fleet.errors import FleetError, Lost, WrongUsage  # noqa: E402
+from bytepath.fleet.text import as_text  # noqa: E402
 from bytepath.fleet.within import ended, within  # noqa: E402
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
@@ -1083,7 +1086,7 @@ def test_what_prepares_a_copying_does_nothing_once_nobody_waits_for_it(command, 
     setup = {
         "id": "id", "session": "one", "source": str(tmp_path / "source"), "destination": str(tmp_path / "copy"),
         "run": str(tmp_path / "copy/run"), "options": [], "per_machine": 1, "late_s": 60.0, "mark": "", "word": None,
-        "version": worker.about()["version"], "umask": 0o022, "source_look": None,
+        "version": worker.about()["version"], "python": worker.python(), "umask": 0o022, "source_look": None,
         "uid": os.getuid(),
     }  # fmt: skip
     request = json.dumps({"items": [{"do": "prepare", "stages": [0]}], "budget_ms": 1000}).encode()
@@ -1151,8 +1154,10 @@ def test_a_worker_that_is_gone_when_it_is_asked_is_waited_for_and_a_file_that_is
     assert not isinstance(raised.value, Lost)
 
 
-def about_python(**versions):
-    return {name: {"host": {"python": version}} for name, version in versions.items()}
+def other_pythons():
+    """Pythons of this machine, with none of their packages."""
+    found = filter(None, (shutil.which(f"python3.{minor}") for minor in range(10, 20)))
+    return [sys.executable, *(path for path in found if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0)]
 
 
 @pytest.mark.parametrize(
@@ -1292,8 +1297,8 @@ def test_what_clients_of_object_stores_make_up_on_each_machine_is_not_compared()
 def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_known_to_be_the_same(monkeypatch):
     looks = [LOOK | {"inode": 3}, LOOK | {"times": (6, 6)} | entries(c=1), None]
     setup = {
-        "id": "id", "word": None, "version": worker.about()["version"], "uid": os.getuid(), "source": "source",
-        "source_look": LOOK,
+        "id": "id", "word": None, "version": worker.about()["version"], "python": worker.python(), "uid": os.getuid(),
+        "source": "source", "source_look": LOOK,
     }  # fmt: skip
     monkeypatch.setattr(worker.storage, "look", lambda _: looks.pop(0))
     for of_copyings in ("_fit", "_trusted"):

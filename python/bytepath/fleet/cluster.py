@@ -6,7 +6,6 @@ import importlib.util
 import logging
 import multiprocessing
 import os
-import platform
 import re
 import resource
 import signal
@@ -86,7 +85,6 @@ async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterat
         client = await _client(scheduler)
         stack.push_async_callback(_closed, client)
         await _workers(client, scheduler, count or 1, workers_s)
-        await _one_python(client)
         yield client
 
 
@@ -207,40 +205,6 @@ async def _client(scheduler: Any) -> Client:
             "one of tcp://HOST:8786, tls://HOST:8786? `dask scheduler` starts one and prints its address, "
             "and --scheduler local:2 needs none"
         ) from error
-
-
-async def _one_python(client: Client) -> None:
-    """Refuses another Python: functions are sent as the code of this one, of which another minor version dies."""
-    try:
-        found = await within(CONNECT_S, client.get_versions())
-    except (OSError, asyncio.TimeoutError):
-        # Who does not answer is told of by who asks next.
-        return
-    there = {"the scheduler": found["scheduler"], **found["workers"]}
-    minors = {who: _minor(about) for who, about in there.items()}
-    here = _minor(found["client"])
-    others = [f"{who} ({minor})" for who, minor in minors.items() if minor != here]
-    if others:
-        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-        raise FleetError(f"{', '.join(others[:5])}{more}{_another_python(here)}")
-
-
-async def unlike_python(client: Client, worker: str) -> str | None:
-    """Why one that came since is to be sent no function, if its Python is another; an error where it is silent."""
-    asked = {"op": "versions", "packages": []}
-    found = await within(CONNECT_S, client.scheduler.broadcast(msg=asked, workers=[worker], on_error="ignore"))
-    if worker not in found:
-        raise TimeoutError
-    minor, here = _minor(found[worker]), ".".join(platform.python_version_tuple()[:2])
-    return None if minor == here else f"{worker} ({minor}){_another_python(here)}"
-
-
-def _another_python(here: str) -> str:
-    return f": another Python than here ({here}); Dask needs one minor version on all machines"
-
-
-def _minor(about: Any) -> str:
-    return ".".join(about["host"]["python"].split(".")[:2])
 
 
 async def _closed(client: Client) -> None:

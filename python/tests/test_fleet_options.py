@@ -65,9 +65,11 @@ for line in sys.stdin.buffer:
 """
 
 
-def on_this_machine(count: int, folder: Path, *words: str, program: str = "") -> subprocess.CompletedProcess[str]:
+def on_this_machine(
+    count: int, folder: Path, *words: str, program: str = "", **more: str
+) -> subprocess.CompletedProcess[str]:
     """Runs a command with so many workers of its own."""
-    environment = {**os.environ, "XDG_STATE_HOME": str(folder), "XDG_RUNTIME_DIR": str(folder)}
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), **more}
     if program:
         environment["BYTEPATH_PROGRAM"] = program
     what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", f"local:{count}", *words]
@@ -389,8 +391,8 @@ def test_what_a_command_needs_here_and_is_not_there_is_told_of_in_a_line(command
     for file in ("folder", "/dev/null"):
         assert "no regular file" in told("--anew", "--journal", file, "source", "copy")
     assert "raise ulimit -n to 80" in told("source", "copy", before="ulimit -n 20;")
-    # Of the processes that Dask starts for its workers.
-    (tmp_path / "sitecustomize.py").write_text("import os, sys\nif 'spawn_main' in str(sys.orig_argv): os._exit(3)\n")
+    # Of the process that workers are forked off.
+    (tmp_path / "sitecustomize.py").write_text("import os, sys\nif 'forkserver' in str(sys.orig_argv): os._exit(3)\n")
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     assert "no worker can be started" in told("source", "copy", PYTHONPATH=path)
     assert not list(tmp_path.glob("bytepath/fleet/*")), "where nothing was begun there is nothing to go on with"
@@ -852,6 +854,17 @@ def test_files_of_which_nothing_came_are_not_left_empty_and_others_stay(command,
     (tmp_path / "run").write_text(json.dumps(run))
     done = on_this_machine(1, tmp_path, "compare", "run", "run", "--json", "new", "--markdown", "gone/new")
     assert done.returncode == 1 and not (tmp_path / "new").exists(), done
+
+
+def test_workers_of_this_machine_are_forks_of_one_process(command, tmp_path):
+    begun = tmp_path / "begun"
+    begin = f"import os, sys\nwith open({str(begun)!r}, 'a') as file:\n    file.write(f'{{os.getppid()}}\\n')\n"
+    (tmp_path / "sitecustomize.py").write_text(begin)
+    some_files(tmp_path / "source", 3, 10)
+    ended_well(on_this_machine(4, tmp_path, "cp", "source", "copy", PYTHONPATH=str(tmp_path)))
+    assert_copied(tmp_path / "source", tmp_path / "copy")
+    # The command, multiprocessing's account of what is shared, and the process that workers are forked off.
+    assert len(begun.read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize("when", ["starting", "measuring"])

@@ -26,6 +26,7 @@ from distributed.comm import CommClosedError  # noqa: E402
 
 from bytepath.fleet import analysis, cluster, each, files, findings, machines, metrics, report  # noqa: E402
 from bytepath.fleet import storage, words, worker  # noqa: E402
+from bytepath.fleet import __main__ as command_line  # noqa: E402
 from bytepath.fleet.__main__ import main, parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import ground  # noqa: E402
@@ -977,6 +978,22 @@ def test_progress_says_how_far_it_is():
     assert "time left unknown" in text(0, 0, 0.0, 1, deque([(1.0, 0, 0.0)]))
     # A large file was begun anew.
     assert text(5, 0, 0.3, 3, deque([(100.0, 4 << 30, 0.3), (104.0, 0, 0.3)])).startswith("5 files, 0 B, 0 B/s, about 30%")
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "is_local"),
+    [
+        (["--scheduler", "local:2", "doctor"], None, True),
+        (["--scheduler=local", "doctor"], "tcp://a", True),
+        (["--scheduler", "tcp://a", "doctor"], "local", False),
+        (["doctor"], "local:1", True),
+        (["cp", "local", "local:1"], None, False),
+        (["--scheduler"], None, False),
+    ],
+)
+def test_whether_workers_are_started_here_is_known_early(monkeypatch, words, told, is_local):
+    monkeypatch.setattr(command_line, "_scheduler", lambda: told)
+    assert command_line._is_local(words) == is_local
 
 
 def test_words_on_the_command_line_that_mean_nothing_are_refused():

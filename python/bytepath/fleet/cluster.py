@@ -8,21 +8,19 @@ import multiprocessing
 import os
 import re
 import resource
-import signal
 import ssl
 import sys
-import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator
-from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
+import distributed.utils
 from distributed import Client, LocalCluster
 from distributed.security import Security
 from distributed.versions import VersionMismatchWarning
 
-from . import files
+from . import files, forks
 from .errors import FleetError, Lost, WrongUsage
 from .within import within
 
@@ -47,6 +45,7 @@ CLOSE_S = 10
 _OWN = {
     # Who is not there so long after it died is taken for gone, also where it is being started for the third time.
     "distributed.deploy.lost-worker-timeout": "1 day",
+    "distributed.worker.multiprocessing-method": "forkserver",
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
@@ -97,6 +96,9 @@ async def local(count: int) -> AsyncIterator[Any]:
     except FileNotFoundError:
         # No Python can be started where this one is.
         os.chdir("/")
+    forks.begin()
+    # What is imported before the fork is said there: Dask would import here, too, what it finds of pandas and its like.
+    distributed.utils._forkserver_preload_set = True
     _open_files(count)
     security = _keys()
     # A worker for each of so many threads of work: they are processes, as on machines of their own.
@@ -115,8 +117,7 @@ async def local(count: int) -> AsyncIterator[Any]:
     )
     try:
         try:
-            with _interrupts_of_this_alone():
-                await within(START_S + count * START_EACH_S, cluster)
+            await within(START_S + count * START_EACH_S, cluster)
         except (RuntimeError, OSError, asyncio.TimeoutError) as error:
             cause = _first_cause(error)
             late = isinstance(cause, TimeoutError | asyncio.TimeoutError | asyncio.CancelledError)
@@ -129,23 +130,6 @@ async def local(count: int) -> AsyncIterator[Any]:
         # Those that were not up yet would not find what they need for that, once this process has ended.
         for process in multiprocessing.active_children():
             process.kill()
-
-
-@contextlib.contextmanager
-def _interrupts_of_this_alone() -> Iterator[None]:
-    """Keeps Ctrl-C, which a terminal sends to all in the foreground, from processes that are begun meanwhile: they end with
-    this one, and would tell of it at length. It still reaches this one, by a thread."""
-    # The first process would bring it, which unblocks this signal where it does so.
-    resource_tracker.ensure_running()
-    over = threading.Event()
-    threading.Thread(target=over.wait, name="interrupts", daemon=True).start()
-    # Those who are begun inherit it.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        over.set()
 
 
 def _open_files(count: int) -> None:

@@ -101,7 +101,7 @@ def ground(entries: int):
 
 async def files_phase(client: Client, options: Options, journal: Journal, workers: int = 2) -> float:
     """Shares the tree out; the seconds that took."""
-    run = Run(options, journal, pretend)
+    run = Run(options, journal, lambda setup, request: (pretend, setup, request))
     await client.wait_for_workers(workers, timeout=120)
     info = (await client.scheduler.identity(n_workers=-1))["workers"]
     run.members.machines = [Machine(name, name, {}, [name], 1) for name in info]

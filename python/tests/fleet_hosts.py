@@ -3,6 +3,7 @@ namespace, where that is permitted). All of it ends with the process that made i
 
 import contextlib
 import ctypes
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,9 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+
+from fleet_trees import some_are_copied
 
 START = "bptest"
 PORT = 8786
@@ -209,6 +213,22 @@ class Fleet:
             self.command(*words), env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             preexec_fn=end_with_the_parent,  # noqa: PLW1509
         )  # fmt: skip
+
+    @contextlib.contextmanager
+    def copying(self, source: Path, copy: Path, *words: str, ended: list[str]) -> Iterator[SimpleNamespace]:
+        """A copying in the middle, until it has come to its end: then what it `told` and `said`. These workers are ended after it."""
+        found = SimpleNamespace()
+        running = self.begin_command("cp", "--json", "-", *words, str(source), str(copy))
+        try:
+            wait_until(some_are_copied(copy))
+            yield found
+            out, found.said = running.communicate(timeout=60)
+        finally:
+            running.kill()
+            for name in ended:
+                self.end_worker(name)
+        assert running.returncode == 0, found.said
+        found.told = json.loads(out)
 
     def end_worker(self, name: str) -> None:
         worker = self.workers.pop(name, None)

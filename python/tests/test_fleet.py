@@ -136,12 +136,10 @@ def test_a_source_that_machines_have_on_storage_of_their_own_is_refused(fleet, t
     fleet.end_worker("two")
     fleet.wait_for_workers(1)
     try:
-        running = fleet.begin_command("cp", "--json", "-", "--limit", "30", str(source), str(copy))
-        wait_until(some_are_copied(copy))
-        fleet.worker("two", before=["unshare", "--mount", "sh", "-c", own, "2"])
-        out, said = running.communicate(timeout=60)
-        assert running.returncode == 0 and json.loads(out)["files"] == 60, said
-        assert "takes no part: its" in said and "is not the directory that the others see" in said
+        with fleet.copying(source, copy, "--limit", "30", ended=[]) as done:
+            fleet.worker("two", before=["unshare", "--mount", "sh", "-c", own, "2"])
+        assert done.told["files"] == 60
+        assert "takes no part: its" in done.said and "is not the directory that the others see" in done.said
         assert {path.read_text().split()[0] for path in copy.iterdir()} == {"1"}
         done = fleet.run("cp", str(source), str(tmp_path / "other"))
     finally:
@@ -163,19 +161,13 @@ def test_a_worker_that_comes_later_takes_part_though_nothing_in_the_source_looks
     fleet.worker("one", before=["unshare", "--mount", "sh", "-c", own, "sh"])
     fleet.wait_for_workers(1)
     within = fleet.workers["one"].pid
-    try:
-        running = fleet.begin_command("cp", "--json", "-", "--limit", "20", str(source), str(copy))
-        wait_until(some_are_copied(copy))
+    with fleet.copying(source, copy, "--limit", "20", ended=["one", "two"]) as done:
         for path in Path(f"/proc/{within}/root{source}").iterdir():
             os.utime(path)
         Path(f"/proc/{within}/root{source}/new").touch()
         fleet.worker("two", before=["nsenter", "--target", str(within), "--mount"])
-        out, said = running.communicate(timeout=60)
-    finally:
-        fleet.end_worker("one")
-        fleet.end_worker("two")
-    assert running.returncode == 0 and "takes no part" not in said, said
-    assert json.loads(out)["machines"] == 2
+    assert "takes no part" not in done.said, done.said
+    assert done.told["machines"] == 2
 
 
 def test_workers_of_several_users_are_refused_by_name(fleet, tree, tmp_path):

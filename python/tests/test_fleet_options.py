@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pickle
+import platform
 import re
 import shutil
 import signal
@@ -64,9 +65,11 @@ for line in sys.stdin.buffer:
 """
 
 
-def on_this_machine(count: int, folder: Path, *words: str, program: str = "") -> subprocess.CompletedProcess[str]:
+def on_this_machine(
+    count: int, folder: Path, *words: str, program: str = "", **more: str
+) -> subprocess.CompletedProcess[str]:
     """Runs a command with so many workers of its own."""
-    environment = {**os.environ, "XDG_STATE_HOME": str(folder), "XDG_RUNTIME_DIR": str(folder)}
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), **more}
     if program:
         environment["BYTEPATH_PROGRAM"] = program
     what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", f"local:{count}", *words]
@@ -388,8 +391,8 @@ def test_what_a_command_needs_here_and_is_not_there_is_told_of_in_a_line(command
     for file in ("folder", "/dev/null"):
         assert "no regular file" in told("--anew", "--journal", file, "source", "copy")
     assert "raise ulimit -n to 80" in told("source", "copy", before="ulimit -n 20;")
-    # Of the processes that Dask starts for its workers.
-    (tmp_path / "sitecustomize.py").write_text("import os, sys\nif 'spawn_main' in str(sys.orig_argv): os._exit(3)\n")
+    # Of the process that workers are forked off.
+    (tmp_path / "sitecustomize.py").write_text("import os, sys\nif 'forkserver' in str(sys.orig_argv): os._exit(3)\n")
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     assert "no worker can be started" in told("source", "copy", PYTHONPATH=path)
     assert not list(tmp_path.glob("bytepath/fleet/*")), "where nothing was begun there is nothing to go on with"
@@ -478,17 +481,33 @@ def test_a_worker_that_comes_later_takes_part_or_is_refused(fleet, tree, tmp_pat
     fleet.end_worker("three")
     fleet.wait_for_workers(1)
     copy = tmp_path / "copy"
-    running = fleet.begin_command("cp", "--json", "-", "--limit", "120K", str(tree), str(copy))
-    try:
-        wait_until(some_are_copied(copy))
+    with fleet.copying(tree, copy, "--limit", "120K", ended=["three"]) as done:
         fleet.worker("two")
         fleet.worker("three", BYTEPATH_PROGRAM=str(other))
-        out, said = running.communicate(timeout=60)
-    finally:
-        fleet.end_worker("three")
-    assert running.returncode == 0, said
-    assert "takes no part" in said and "has bytepath 0.0.1" in said
-    assert json.loads(out)["machines"] == 2
+    assert "takes no part" in done.said and "has bytepath 0.0.1" in done.said
+    assert done.told["machines"] == 2
+    assert_copied(tree, copy)
+
+
+TALES = """\
+import platform
+platform.python_version = lambda: "{told}"
+platform.python_version_tuple = lambda: ("3", "99", "1")
+"""
+
+
+@pytest.mark.parametrize("told", ["3.99.1", platform.python_version()])
+def test_a_worker_of_another_python_that_comes_later_does_nothing_whatever_it_told(fleet, tree, command, tmp_path, told):
+    (tmp_path / "sitecustomize.py").write_text(TALES.format(told=told))
+    (tmp_path / "program").write_text(f'#!/bin/sh\n[ "$1" != piece ] || : >{tmp_path}/begun\nexec {command} "$@"\n')
+    (tmp_path / "program").chmod(0o755)
+    fleet.end_worker("three")
+    fleet.wait_for_workers(2)
+    copy = tmp_path / "copy"
+    with fleet.copying(tree, copy, "--limit", "120K", ended=["three"]) as done:
+        fleet.worker("three", PYTHONPATH=str(tmp_path), BYTEPATH_PROGRAM=str(tmp_path / "program"))
+    assert "has Python 3.99, and" in done.said and "takes no part" in done.said, done.said
+    assert not (tmp_path / "begun").exists()
     assert_copied(tree, copy)
 
 
@@ -497,15 +516,9 @@ def test_a_worker_without_the_package_that_comes_later_ends_no_copying(fleet, tr
     fleet.end_worker("three")
     fleet.wait_for_workers(2)
     copy = tmp_path / "copy"
-    running = fleet.begin_command("cp", "--limit", "120K", str(tree), str(copy))
-    try:
-        wait_until(some_are_copied(copy))
+    with fleet.copying(tree, copy, "--limit", "120K", ended=["three"]) as done:
         fleet.worker("three", PYTHONPATH=str(tmp_path))
-        _, said = running.communicate(timeout=60)
-    finally:
-        fleet.end_worker("three")
-    assert running.returncode == 0, said
-    assert "has no Python package bytepath" in said and "takes no part" in said
+    assert "has no Python package bytepath" in done.said and "takes no part" in done.said
     assert_copied(tree, copy)
 
 
@@ -841,6 +854,17 @@ def test_files_of_which_nothing_came_are_not_left_empty_and_others_stay(command,
     (tmp_path / "run").write_text(json.dumps(run))
     done = on_this_machine(1, tmp_path, "compare", "run", "run", "--json", "new", "--markdown", "gone/new")
     assert done.returncode == 1 and not (tmp_path / "new").exists(), done
+
+
+def test_workers_of_this_machine_are_forks_of_one_process(command, tmp_path):
+    begun = tmp_path / "begun"
+    begin = f"import os, sys\nwith open({str(begun)!r}, 'a') as file:\n    file.write(f'{{os.getppid()}}\\n')\n"
+    (tmp_path / "sitecustomize.py").write_text(begin)
+    some_files(tmp_path / "source", 3, 10)
+    ended_well(on_this_machine(4, tmp_path, "cp", "source", "copy", PYTHONPATH=str(tmp_path)))
+    assert_copied(tmp_path / "source", tmp_path / "copy")
+    # The command, multiprocessing's account of what is shared, and the process that workers are forked off.
+    assert len(begun.read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize("when", ["starting", "measuring"])

@@ -6,7 +6,9 @@ import contextlib
 import errno
 import json
 import os
+import pickle
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -25,15 +27,17 @@ from distributed.comm import CommClosedError  # noqa: E402
 
 from bytepath.fleet import analysis, cluster, each, files, findings, machines, metrics, report  # noqa: E402
 from bytepath.fleet import storage, words, worker  # noqa: E402
+from bytepath.fleet import __main__ as command_line  # noqa: E402
 from bytepath.fleet.__main__ import main, parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import ground  # noqa: E402
 from bytepath.fleet.copy import journal as journals  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
 from bytepath.fleet.copy.members import Members  # noqa: E402
-from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Pieces, Yardstick  # noqa: E402
+from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Pieces, Yardstick, piece  # noqa: E402
 from bytepath.fleet.copy.progress import text  # noqa: E402
 from bytepath.fleet.errors import FleetError, Lost, WrongUsage  # noqa: E402
+from bytepath.fleet.text import as_text  # noqa: E402
 from bytepath.fleet.within import ended, within  # noqa: E402
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
@@ -987,6 +991,22 @@ def test_progress_says_how_far_it_is():
     assert text(5, 0, 0.3, 3, deque([(100.0, 4 << 30, 0.3), (104.0, 0, 0.3)])).startswith("5 files, 0 B, 0 B/s, about 30%")
 
 
+@pytest.mark.parametrize(
+    ("words", "told", "is_local"),
+    [
+        (["--scheduler", "local:2", "doctor"], None, True),
+        (["--scheduler=local", "doctor"], "tcp://a", True),
+        (["--scheduler", "tcp://a", "doctor"], "local", False),
+        (["doctor"], "local:1", True),
+        (["cp", "local", "local:1"], None, False),
+        (["--scheduler"], None, False),
+    ],
+)
+def test_whether_workers_are_started_here_is_known_early(monkeypatch, words, told, is_local):
+    monkeypatch.setattr(command_line, "_scheduler", lambda: told)
+    assert command_line._is_local(words) == is_local
+
+
 def test_words_on_the_command_line_that_mean_nothing_are_refused():
     assert local_workers("local:3") == 3 and local_workers("tcp://host:8786") is None
     with pytest.raises(WrongUsage):
@@ -1094,7 +1114,7 @@ def test_what_prepares_a_copying_does_nothing_once_nobody_waits_for_it(command, 
     setup = {
         "id": "id", "session": "one", "source": str(tmp_path / "source"), "destination": str(tmp_path / "copy"),
         "run": str(tmp_path / "copy/run"), "options": [], "per_machine": 1, "late_s": 60.0, "mark": "", "word": None,
-        "version": worker.about()["version"], "umask": 0o022, "source_look": None,
+        "version": worker.about()["version"], "python": worker.python(), "umask": 0o022, "source_look": None,
         "uid": os.getuid(),
     }  # fmt: skip
     request = json.dumps({"items": [{"do": "prepare", "stages": [0]}], "budget_ms": 1000}).encode()
@@ -1162,66 +1182,44 @@ def test_a_worker_that_is_gone_when_it_is_asked_is_waited_for_and_a_file_that_is
     assert not isinstance(raised.value, Lost)
 
 
-def about_python(**versions):
-    return {name: {"host": {"python": version}} for name, version in versions.items()}
+def other_pythons():
+    """Pythons of this machine, with none of their packages."""
+    found = filter(None, (shutil.which(f"python3.{minor}") for minor in range(10, 20)))
+    return [sys.executable, *(path for path in found if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0)]
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "workers", "why"),
-    [
-        ("3.11.9.final.0", {"a": "3.11.7.final.0"}, None),
-        ("3.11.7.final.0", {"a": "3.12.1.f", "b": "3.11.8.f"}, r"^a \(3\.12\): another Python than here \(3\.11\)"),
-        ("3.10.1.final.0", {"a": "3.11.7.final.0"}, r"^the scheduler \(3\.10\): another Python"),
-    ],
-)
-def test_another_python_is_refused_before_it_dies_and_another_patch_is_nothing_to_tell(scheduler, workers, why):
-    async def versions():
-        return about_python(client="3.11.7.final.0", scheduler=scheduler) | {"workers": about_python(**workers)}
-
-    with pytest.raises(FleetError, match=why) if why else contextlib.nullcontext():
-        asyncio.run(cluster._one_python(SimpleNamespace(get_versions=versions)))
+@pytest.mark.parametrize("python", other_pythons())
+def test_any_python_with_or_without_packages_understands_what_it_is_asked_first(python):
+    script = "import pickle, sys\nfunction, *given = pickle.load(sys.stdin.buffer)\nprint(repr(function(*given)))\n"
+    sent, words = pickle.dumps(as_text(machines.hello)), [python, "-I", "-S", "-c", script]
+    done = subprocess.run(words, input=sent, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = ast.literal_eval(done.stdout.decode())
+    version = subprocess.run([python, "-I", "-c", "import sys; print(sys.version)"], capture_output=True, text=True).stdout
+    assert "missing" in found and version.startswith(found["python"])
 
 
-def test_another_python_whose_worker_is_only_there_after_the_client_is_refused(monkeypatch):
-    there = {}
-
-    async def versions():
-        return about_python(client="3.11.7.final.0", scheduler="3.11.7.final.0") | {"workers": about_python(**there)}
-
-    async def client(scheduler):
-        return SimpleNamespace(get_versions=versions, close=versions)
-
-    async def workers(*_):
-        there["a"] = "3.12.1.final.0"
-
-    monkeypatch.setattr(cluster, "_client", client)
-    monkeypatch.setattr(cluster, "_workers", workers)
-
-    async def connect():
-        async with cluster.connected("tcp://a"):
-            pass
-
-    with pytest.raises(FleetError, match=r"^a \(3\.12\): another Python"):
-        asyncio.run(connect())
+def test_functions_that_are_sent_as_text_are_sent_as_nothing_else():
+    function, call, given = piece({"id": "id"}, b"request")
+    assert function is eval and given["arguments"] == ({"id": "id"}, b"request")
+    assert b"co_code" not in pickle.dumps((function, call, given))
+    setup = {"id": "id", "word": None, "python": "3.99"}
+    assert worker._unfit(setup).startswith(f"it has Python {worker.python()}, and the others have 3.99")
 
 
-def test_another_python_that_comes_later_is_refused_and_sent_nothing():
-    here, asked = ".".join(map(str, sys.version_info[:2])), []
-    pythons = about_python(a=f"{here}.0.final.0", b="3.99.1.final.0")
+def test_another_python_is_refused_and_another_patch_is_nothing_to_tell(monkeypatch):
+    monkeypatch.setattr(worker, "python", lambda: "3.11")
+    there = {"host": "one", **worker.about()}
+    assert machines.unfit({"a": there | {"python": "3.11.99"}}) == []
+    # Whatever else is wrong there.
+    [wrong] = machines.unfit({"a": there | {"python": "3.12.1", "missing": "no package"}})
+    assert wrong.startswith("a on one has Python 3.12, and here is 3.11: Dask needs one minor version")
 
-    async def broadcast(msg, workers, on_error):
-        assert msg["op"] == "versions"
-        return {name: pythons[name] for name in workers if name in pythons}
+    async def run_on_scheduler(*_):
+        return {"host": "head", "python": "3.1.4"}
 
-    async def run(function, *_, workers, on_error):
-        asked.extend(workers)
-        return {name: {"host": name, "boot_id": name} | worker.about() | {"clock": 0.0} for name in workers}
-
-    info = {name: {"nthreads": 1} for name in ("a", "b", "asleep")}
-    client = SimpleNamespace(run=run, scheduler=SimpleNamespace(broadcast=broadcast))
-    found, refused = asyncio.run(machines.admit(client, [], info))
-    assert asked == ["a"] and [machine.workers for machine in found] == [["a"]]
-    assert list(refused) == ["b"] and refused["b"].startswith(f"b (3.99): another Python than here ({here})")
+    with pytest.raises(FleetError, match=r"^the scheduler on head has Python 3\.1, and here is 3\.11"):
+        asyncio.run(machines._check_scheduler(SimpleNamespace(run_on_scheduler=run_on_scheduler)))
 
 
 def entries(**facts):
@@ -1300,11 +1298,27 @@ def test_what_clients_of_object_stores_make_up_on_each_machine_is_not_compared()
     assert not storage.may_be_same(one, made_up(1, 5)), "nothing is known that is the same"
 
 
+def test_directories_on_fuse_are_told_apart_by_the_first_file_in_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "_is_fuse", lambda _: True)
+    for name, size in (("one", 3), ("same", 3), ("other", 4)):
+        below = tmp_path / name / "a/c/d"
+        for directory in (below, tmp_path / name / "a/b", tmp_path / name / "z"):
+            directory.mkdir(parents=True)
+        (below / "file").write_bytes(bytes(size))
+        os.utime(below / "file", (1, 1))
+    one, same, other = (storage.look(str(tmp_path / name)) for name in ("one", "same", "other"))
+    assert one["entries"] == {b"a": (None, 3, None, 10**9), b"z": (None,) * 4}
+    assert storage.is_same(one, same)
+    assert not storage.is_same(one, other) and not storage.may_be_same(one, other)
+    monkeypatch.setattr(storage, "DIRECTORIES", 3)
+    assert storage.look(str(tmp_path / "one"))["entries"][b"a"] == (None,) * 4
+
+
 def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_known_to_be_the_same(monkeypatch):
     looks = [LOOK | {"inode": 3}, LOOK | {"times": (6, 6)} | entries(c=1), None]
     setup = {
-        "id": "id", "word": None, "version": worker.about()["version"], "uid": os.getuid(), "source": "source",
-        "source_look": LOOK,
+        "id": "id", "word": None, "version": worker.about()["version"], "python": worker.python(), "uid": os.getuid(),
+        "source": "source", "source_look": LOOK,
     }  # fmt: skip
     monkeypatch.setattr(worker.storage, "look", lambda _: looks.pop(0))
     for of_copyings in ("_fit", "_trusted"):

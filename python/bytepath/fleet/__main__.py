@@ -2,14 +2,16 @@
 
 import argparse
 import asyncio
+import contextlib
 import importlib
+import itertools
 import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from . import files, metrics
+from . import files, forks, metrics
 from .errors import FleetError, WrongUsage
 
 Command = Callable[[argparse.Namespace], Coroutine[Any, Any, int]]
@@ -26,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        default=os.environ.get("DASK_SCHEDULER_ADDRESS") or os.environ.get("BYTEPATH_SCHEDULER"),
+        default=_scheduler(),
         help="the Dask scheduler, such as tcp://HOST:8786, or local[:N] for N workers on this machine, started for the "
         "command alone. Unless given, DASK_SCHEDULER_ADDRESS, or BYTEPATH_SCHEDULER",
     )
@@ -78,6 +80,10 @@ def _run(words: list[str] | None) -> int:
 
 
 def _parsed(words: list[str] | None) -> argparse.Namespace:
+    if _is_local(sys.argv[1:] if words is None else words):
+        # Where the current directory was removed, it can be begun in another one alone, later.
+        with contextlib.suppress(FileNotFoundError):
+            forks.begin()
     own = parser()
     arguments, others = own.parse_known_args(words)
     if others and not arguments.hands_on:
@@ -86,6 +92,18 @@ def _parsed(words: list[str] | None) -> argparse.Namespace:
         # What comes after an option that argparse does not know cannot be had from it in any other way.
         arguments.words = [word for word in others if word != "--"]
     return arguments
+
+
+def _scheduler() -> str | None:
+    """The scheduler, unless one is named."""
+    return os.environ.get("DASK_SCHEDULER_ADDRESS") or os.environ.get("BYTEPATH_SCHEDULER")
+
+
+def _is_local(words: list[str]) -> bool:
+    """Whether workers are to be started here, as far as is known before what these words mean is imported."""
+    given = [word.removeprefix("--scheduler=") for before, word in itertools.pairwise(["", *words])
+             if before == "--scheduler" or word.startswith("--scheduler=")]  # fmt: skip
+    return (given or [_scheduler() or ""])[0].startswith("local")
 
 
 async def _interruptible(work: Coroutine[Any, Any, int]) -> int:

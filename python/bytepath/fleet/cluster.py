@@ -6,24 +6,21 @@ import importlib.util
 import logging
 import multiprocessing
 import os
-import platform
 import re
 import resource
-import signal
 import ssl
 import sys
-import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator
-from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
+import distributed.utils
 from distributed import Client, LocalCluster
 from distributed.security import Security
 from distributed.versions import VersionMismatchWarning
 
-from . import files
+from . import files, forks
 from .errors import FleetError, Lost, WrongUsage
 from .within import within
 
@@ -48,6 +45,7 @@ CLOSE_S = 10
 _OWN = {
     # Who is not there so long after it died is taken for gone, also where it is being started for the third time.
     "distributed.deploy.lost-worker-timeout": "1 day",
+    "distributed.worker.multiprocessing-method": "forkserver",
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
@@ -86,7 +84,6 @@ async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterat
         client = await _client(scheduler)
         stack.push_async_callback(_closed, client)
         await _workers(client, scheduler, count or 1, workers_s)
-        await _one_python(client)
         yield client
 
 
@@ -99,6 +96,9 @@ async def local(count: int) -> AsyncIterator[Any]:
     except FileNotFoundError:
         # No Python can be started where this one is.
         os.chdir("/")
+    forks.begin()
+    # What is imported before the fork is said there: Dask would import here, too, what it finds of pandas and its like.
+    distributed.utils._forkserver_preload_set = True
     _open_files(count)
     security = _keys()
     # A worker for each of so many threads of work: they are processes, as on machines of their own.
@@ -117,8 +117,7 @@ async def local(count: int) -> AsyncIterator[Any]:
     )
     try:
         try:
-            with _interrupts_of_this_alone():
-                await within(START_S + count * START_EACH_S, cluster)
+            await within(START_S + count * START_EACH_S, cluster)
         except (RuntimeError, OSError, asyncio.TimeoutError) as error:
             cause = _first_cause(error)
             late = isinstance(cause, TimeoutError | asyncio.TimeoutError | asyncio.CancelledError)
@@ -131,23 +130,6 @@ async def local(count: int) -> AsyncIterator[Any]:
         # Those that were not up yet would not find what they need for that, once this process has ended.
         for process in multiprocessing.active_children():
             process.kill()
-
-
-@contextlib.contextmanager
-def _interrupts_of_this_alone() -> Iterator[None]:
-    """Keeps Ctrl-C, which a terminal sends to all in the foreground, from processes that are begun meanwhile: they end with
-    this one, and would tell of it at length. It still reaches this one, by a thread."""
-    # The first process would bring it, which unblocks this signal where it does so.
-    resource_tracker.ensure_running()
-    over = threading.Event()
-    threading.Thread(target=over.wait, name="interrupts", daemon=True).start()
-    # Those who are begun inherit it.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        over.set()
 
 
 def _open_files(count: int) -> None:
@@ -207,40 +189,6 @@ async def _client(scheduler: Any) -> Client:
             "one of tcp://HOST:8786, tls://HOST:8786? `dask scheduler` starts one and prints its address, "
             "and --scheduler local:2 needs none"
         ) from error
-
-
-async def _one_python(client: Client) -> None:
-    """Refuses another Python: functions are sent as the code of this one, of which another minor version dies."""
-    try:
-        found = await within(CONNECT_S, client.get_versions())
-    except (OSError, asyncio.TimeoutError):
-        # Who does not answer is told of by who asks next.
-        return
-    there = {"the scheduler": found["scheduler"], **found["workers"]}
-    minors = {who: _minor(about) for who, about in there.items()}
-    here = _minor(found["client"])
-    others = [f"{who} ({minor})" for who, minor in minors.items() if minor != here]
-    if others:
-        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-        raise FleetError(f"{', '.join(others[:5])}{more}{_another_python(here)}")
-
-
-async def unlike_python(client: Client, worker: str) -> str | None:
-    """Why one that came since is to be sent no function, if its Python is another; an error where it is silent."""
-    asked = {"op": "versions", "packages": []}
-    found = await within(CONNECT_S, client.scheduler.broadcast(msg=asked, workers=[worker], on_error="ignore"))
-    if worker not in found:
-        raise TimeoutError
-    minor, here = _minor(found[worker]), ".".join(platform.python_version_tuple()[:2])
-    return None if minor == here else f"{worker} ({minor}){_another_python(here)}"
-
-
-def _another_python(here: str) -> str:
-    return f": another Python than here ({here}); Dask needs one minor version on all machines"
-
-
-def _minor(about: Any) -> str:
-    return ".".join(about["host"]["python"].split(".")[:2])
 
 
 async def _closed(client: Client) -> None:

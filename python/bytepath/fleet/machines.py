@@ -9,8 +9,8 @@ from typing import Any
 
 from distributed import Client
 
-from .cluster import CONNECT_S, unlike_python
 from .errors import FleetError, Lost
+from .text import as_text
 from .within import within
 
 WHEEL = "'target/dist/out/NAME.whl[fleet]'"
@@ -26,7 +26,7 @@ CLOCK_S = 1.0
 
 
 def hello() -> dict[str, Any]:
-    """What a worker knows of itself. Sent by value: it needs nothing of this package there."""
+    """What a worker, or the scheduler, knows of itself. Sent as its text: it needs nothing of this package there."""
     import os
     import platform
     import socket
@@ -60,23 +60,6 @@ def hello() -> dict[str, Any]:
         return found
     found.update(worker.about())
     return found
-
-
-def lacking() -> dict[str, str]:
-    """Why the scheduler's Python cannot do its part, if it cannot. Sent by value."""
-    import socket
-    import sys
-
-    try:
-        import bytepath.fleet.worker  # noqa: F401
-    except Exception as error:
-        return {"why": f"{type(error).__name__}: {error}", "executable": sys.executable, "host": socket.gethostname()}
-    return {}
-
-
-# A function of the main module is sent as its code; any other by its name, which a worker without the package
-# could not look up.
-hello.__module__ = lacking.__module__ = "__main__"
 
 
 @dataclass
@@ -154,14 +137,16 @@ async def probe(client: Client) -> list[Machine]:
 
 
 async def _check_scheduler(client: Client) -> None:
-    """Refuses a scheduler whose Python has no bytepath: Dask looks up there what is handed out by it."""
-    there: dict[str, str] = {}
+    """Refuses a scheduler of another Python, or whose Python has no bytepath: Dask looks up there what is handed out by it."""
+    there: dict[str, Any] = {}
     # One that is told to unpickle nothing answers with an error, and needs nothing.
     with contextlib.suppress(Exception):
-        there = await within(PROBE_S, client.run_on_scheduler(lacking))
-    if there:
+        there = await within(PROBE_S, client.run_on_scheduler(*as_text(hello)))
+    if there and (why := unlike_python(there["python"])):
+        raise FleetError(f"the scheduler on {there['host']} {why}")
+    if "missing" in there:
         raise FleetError(
-            f"the scheduler on {there['host']} has no Python package bytepath ({there['why']}), which Dask needs there as "
+            f"the scheduler on {there['host']} has no Python package bytepath ({there['missing']}), which Dask needs there as "
             f"well: run `{there['executable']} -m pip install {WHEEL}` there, and start it again"
         )
 
@@ -180,7 +165,7 @@ async def admit(
     cannot."""
     known = {worker: machine for machine in machines for worker in machine.workers}
     new = [worker for worker in info if worker not in known]
-    facts = dict(zip(new, await asyncio.gather(*(_met(client, worker) for worker in new)), strict=True))
+    facts = dict(zip(new, await asyncio.gather(*(_ask(client, worker) for worker in new)), strict=True))
     found = {machine.key: Machine(machine.name, machine.key, machine.facts, uids=machine.uids) for machine in machines}
     refused: dict[str, str] = {}
     for worker, about in info.items():
@@ -189,9 +174,6 @@ async def admit(
             machine = found[known[worker].key]
         elif not isinstance(answer, dict):
             # It is asked again.
-            continue
-        elif "refused" in answer:
-            refused[worker] = answer["refused"]
             continue
         elif wrong := unfit({worker: answer}):
             refused[worker] = wrong[0]
@@ -203,21 +185,10 @@ async def admit(
     return [machine for machine in found.values() if machine.workers], refused
 
 
-async def _met(client: Client, worker: str) -> dict[str, Any] | str:
-    """What one that came since is; or why it cannot even be asked."""
-    try:
-        wrong = await unlike_python(client, worker)
-    except (TimeoutError, asyncio.TimeoutError):
-        return f"no answer within {CONNECT_S} s"
-    except OSError as error:
-        raise Lost("the scheduler is gone") from error
-    return {"refused": wrong} if wrong else await _ask(client, worker)
-
-
 async def _ask(client: Client, worker: str) -> dict[str, Any] | str:
     began = time.time()
     try:
-        answers = await within(PROBE_S, client.run(hello, workers=[worker], on_error="return"))
+        answers = await within(PROBE_S, client.run(*as_text(hello), workers=[worker], on_error="return"))
     except (TimeoutError, asyncio.TimeoutError):
         return f"no answer within {PROBE_S} s"
     except OSError as error:
@@ -261,7 +232,9 @@ def unfit(facts: dict[str, dict[str, Any]]) -> list[str]:
     wrong = []
     for address, there in facts.items():
         who = f"{address} on {there['host']}"
-        if "missing" in there:
+        if why := unlike_python(there["python"]):
+            wrong.append(f"{who} {why}")
+        elif "missing" in there:
             wrong.append(
                 f"{who} has no Python package bytepath ({there['missing']}): run "
                 f"`{there['executable']} -m pip install {WHEEL}` there"
@@ -277,6 +250,16 @@ def unfit(facts: dict[str, dict[str, Any]]) -> list[str]:
                 f"(protocol {here['protocol']}): install one version on all machines"
             )
     return wrong
+
+
+def unlike_python(version: str) -> str | None:
+    """Why a Python cannot take part, where it is of another minor version than this one."""
+    from . import worker as own
+
+    there, here = ".".join(version.split(".")[:2]), own.python()
+    if there == here:
+        return None
+    return f"has Python {there}, and here is {here}: Dask needs one minor version on all machines"
 
 
 def clocks(machines: list[Machine]) -> list[str]:

@@ -16,6 +16,9 @@ NAMES = 16
 NAMES_MAX = 10_000
 """Of a directory of more, none are: to find the first takes all."""
 
+DIRECTORIES = 16
+"""On FUSE, directories are told apart by the first files in them: so many directories are looked into for these, at most."""
+
 _AT_EMPTY_PATH = 0x1000
 _AT_STATX_FORCE_SYNC = 0x2000
 """What a client of a file server kept from earlier is asked for again."""
@@ -64,11 +67,12 @@ def look(path: str) -> dict[str, Any]:
     """How a directory looks now."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        itself = status(folder, b"", _AT_EMPTY_PATH | _AT_STATX_FORCE_SYNC)
-        with os.scandir(folder) as listed:
-            names = [os.fsencode(entry.name) for entry in itertools.islice(listed, NAMES_MAX + 1)]
-        entries = _entries(folder, names) if len(names) <= NAMES_MAX else {}
-        return _told(itself, _volume(folder), entries, _is_fuse(folder))
+        itself, is_fuse = status(folder, b"", _AT_EMPTY_PATH | _AT_STATX_FORCE_SYNC), _is_fuse(folder)
+        entries = _entries(folder)
+        if is_fuse and not any(_is(_IS_FILE, entry) for entry in entries.values()):
+            left = iter(range(DIRECTORIES))
+            entries = {name: _first_file(folder, name, entry, left) for name, entry in entries.items()}
+        return _told(itself, _volume(folder), entries, is_fuse)
     finally:
         os.close(folder)
 
@@ -89,22 +93,44 @@ def _told(
 def _facts(entry: Status | None, is_fuse: bool) -> tuple[int | None, ...]:
     if entry is None or entry.attributes & _MOUNT_ROOT_OR_AUTOMOUNT:
         return (None,) * 4
-    kind = entry.mode & 0o170000
     if is_fuse:
-        return (None, entry.size, None, entry.modified) if kind == _IS_FILE else (None,) * 4
+        return (None, entry.size, None, entry.modified) if _is(_IS_FILE, entry) else (None,) * 4
     # The size of a directory means something else on each file system.
-    return entry.inode, None if kind == _IS_DIRECTORY else entry.size, entry.changed, entry.modified
+    return entry.inode, None if _is(_IS_DIRECTORY, entry) else entry.size, entry.changed, entry.modified
 
 
-def _entries(folder: int, names: list[bytes]) -> dict[bytes, Status | None]:
-    """The first of these."""
+def _is(kind: int, entry: Status | None) -> bool:
+    return entry is not None and entry.mode & 0o170000 == kind and not entry.attributes & _MOUNT_ROOT_OR_AUTOMOUNT
+
+
+def _entries(folder: int) -> dict[bytes, Status | None]:
+    """The first entries of an open directory, by their names."""
+    with os.scandir(folder) as listed:
+        names = [os.fsencode(entry.name) for entry in itertools.islice(listed, NAMES_MAX + 1)]
     found: dict[bytes, Status | None] = {}
-    for name in heapq.nsmallest(NAMES, names):
+    for name in heapq.nsmallest(NAMES, names) if len(names) <= NAMES_MAX else []:
         # What nobody can look at tells nothing but its name.
         found[name] = None
         with contextlib.suppress(OSError):
             found[name] = status(folder, name, _LOOK)
     return found
+
+
+def _first_file(folder: int, name: bytes, entry: Status | None, left: Iterator[int]) -> Status | None:
+    """In the place of a directory, the first file in it, as long as directories are left to be looked into; else itself."""
+    if not _is(_IS_DIRECTORY, entry) or next(left, None) is None:
+        return entry
+    with contextlib.suppress(OSError):
+        inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            entries = _entries(inside).items()
+            for its_name, its in sorted(entries, key=lambda entry: _is(_IS_DIRECTORY, entry[1])):
+                found = _first_file(inside, its_name, its, left)
+                if _is(_IS_FILE, found):
+                    return found
+        finally:
+            os.close(inside)
+    return entry
 
 
 def _is_fuse(folder: int) -> bool:

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import json
 import os
+import platform
 import shutil
 import signal
 import stat
@@ -25,7 +26,7 @@ from bytepath._errors import ProgramError
 
 from . import storage
 
-PROTOCOL = 12
+PROTOCOL = 13
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02
@@ -50,6 +51,11 @@ def program() -> str | None:
         return _program.program()
     except ProgramError:
         return None
+
+
+def python() -> str:
+    """The minor version of this Python, as 3.11."""
+    return ".".join(platform.python_version_tuple()[:2])
 
 
 _versions: dict[tuple[str, int, int], str] = {}
@@ -235,6 +241,8 @@ def _unfit(setup: dict[str, Any]) -> str | None:
     asked = (setup["id"], setup["word"])
     if asked in _fit:
         return None
+    if python() != setup["python"]:
+        return f"it has Python {python()}, and the others have {setup['python']}: Dask needs one minor version on all machines"
     own = about()["version"]
     if own != setup["version"]:
         return f"it has {own}, and the copying is done by {setup['version']}"

@@ -65,6 +65,7 @@ class Ground:
             "per_machine": per_machine,
             "late_s": late_s,
             "version": self.version,
+            "python": worker.python(),
             "umask": self.umask,
             "source_look": self.source_look,
             "uid": self.uid,

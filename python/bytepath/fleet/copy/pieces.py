@@ -19,6 +19,7 @@ from .. import files, metrics, worker
 from ..cluster import first_line
 from ..errors import FleetError, Lost
 from ..machines import awake
+from ..text import as_text
 from ..within import ended, within
 from .ground import Another, Ground
 from .journal import Journal
@@ -74,12 +75,16 @@ SPLIT_MAX = 30
 _EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
           "told": [], "closed": [], "begun": [], "moved": [], "apart": [], "again": []}  # fmt: skip
 
-Piece = Callable[[dict[str, Any], bytes], bytes]
-"""What does a piece on a worker."""
+Piece = Callable[[dict[str, Any], bytes], tuple[Any, ...]]
+"""What has a worker do a piece: a function, and what it is called with there."""
 
 
-def piece(setup: dict[str, Any], request: bytes) -> bytes:
-    """Does a piece on a worker. Sent by value: a worker that came since and has no package can say so."""
+def piece(setup: dict[str, Any], request: bytes) -> tuple[Any, ...]:
+    """Has a worker do a piece. One that came since, and is not fit for it, says so before anything else."""
+    return as_text(_piece, setup, request)
+
+
+def _piece(setup: dict[str, Any], request: bytes) -> bytes:
     import json
     import sys
 
@@ -92,10 +97,6 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
         why = f"it has no Python package bytepath ({error}): run `{install}` there"
         return json.dumps({"refused": why, "worker": get_worker().address}).encode()
     return worker.piece(setup, request)
-
-
-# As in machines.
-piece.__module__ = "__main__"
 
 
 @dataclass
@@ -291,7 +292,7 @@ class Pieces:
         setup = self.ground.setup(self.options.words, self.options.per_machine, late_s)
         body = json.dumps(request, separators=(",", ":")).encode()
         among = workers or self.members.fit()
-        future = client.submit(self.piece, setup, body, key=key, pure=False, workers=among)
+        future = client.submit(*self.piece(setup, body), key=key, pure=False, workers=among)
         try:
             return await future
         finally:

@@ -1,0 +1,22 @@
+"""Where workers of our own come from: they are forked off a process that has imported what they need, which is most of what
+their start takes. It is begun before this process imports the same, so that both go on at once."""
+
+import multiprocessing
+import signal
+from multiprocessing import forkserver, resource_tracker
+
+PRELOADED = ["distributed", f"{__package__}.worker"]
+
+
+def begin() -> None:
+    """Begins that process. Ctrl-C, which a terminal sends to all in the foreground, is for this one alone: workers end with
+    it, and would tell of it at length."""
+    # It unblocks this signal where it is begun.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        multiprocessing.set_forkserver_preload(PRELOADED)
+        # It inherits what is blocked, and so do they.
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -102,8 +102,8 @@ pub struct RanPipe {
     pub from: usize,
     /// Its reader.
     pub to: usize,
-    /// How many others had its end for writing, before the last one or with it, and wrote something; what
-    /// they wrote to it is in `bytes`.
+    /// How many others had its end for writing, before the last one or with it, and wrote something, to it or
+    /// to files of their own; what they wrote to it is in `bytes`.
     #[serde(default)]
     pub other_writers: u32,
     /// How many others had its end for reading, likewise.

@@ -468,11 +468,17 @@ impl Family {
         let is_whole =
             reader.is_some_and(|it| it.seen_ended && !it.names_file && !self.counts_others(it));
         let reads_alone = reader.is_some_and(Member::reads_input_alone);
+        // Such as the programs in a loop that reads the pipe: they have its end, and files of their own.
+        let reads_others = || {
+            let of_end = joint.moved[1].iter().filter(|(_, read)| **read > START_BYTES);
+            let mut members = of_end.map(|(pid, _)| self.member(Pid::from_raw(*pid)?));
+            members.any(|member| member.is_none_or(|member| member.names_file))
+        };
         match Through::of(Some(written), Some(read), joint.most_bytes).bytes() {
             _ if is_whole && read > START_BYTES => Through::About(read),
             _ if reads_alone && read > START_BYTES => Through::AtLeast(read),
-            Some(bytes) => Through::AtLeast(bytes),
-            None => Through::Unknown,
+            Some(bytes) if !reads_others() => Through::AtLeast(bytes),
+            _ => Through::Unknown,
         }
     }
 

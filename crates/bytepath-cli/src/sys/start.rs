@@ -39,8 +39,8 @@ extern "C" fn main(_: libc::c_int, _: *const *const libc::c_char) -> libc::c_int
 /// the definition of all commands takes more than 64 KiB, and a stack that ends, ends the process without a
 /// word.
 pub(crate) fn with_room(work: fn() -> ExitCode) -> ExitCode {
-    /// The least that does without. A thread has twice as much.
-    const ROOM_BYTES: u64 = 1 << 20;
+    /// The least that does without, twice what is needed.
+    const ROOM_BYTES: u64 = 256 << 10;
     if getrlimit(Resource::Stack).current.is_none_or(|bytes| bytes >= ROOM_BYTES) {
         return work();
     }

@@ -93,7 +93,7 @@ class _Started:
 
     def __init__(self, command: list[Any], **options: Any) -> None:
         self._command, self._options = command, options
-        self._process: subprocess.Popen[str] | Exception | None = None
+        self._process: subprocess.Popen[str] | BaseException | None = None
         self._is_wanted = True
         # Held while it is being started, and until it was.
         self._starting, self._to_be_started = threading.Lock(), threading.Lock()
@@ -102,9 +102,13 @@ class _Started:
         """The program, once it runs."""
         self._to_be_started.acquire()
         # A Thread's own words for this may be interrupted in their middle, and are other errors then.
-        _thread.start_new_thread(self._start, ())
+        try:
+            _thread.start_new_thread(self._start, ())
+        except RuntimeError:
+            # While Python ends there are no new threads, nor where a limit on them is reached.
+            self._start()
         self._to_be_started.acquire()
-        if isinstance(self._process, Exception):
+        if isinstance(self._process, BaseException):
             raise self._process
         assert self._process is not None
         return self._process
@@ -114,7 +118,7 @@ class _Started:
             if self._is_wanted:
                 try:
                     self._process = subprocess.Popen(self._command, **self._options)
-                except Exception as error:
+                except BaseException as error:
                     self._process = error
         self._to_be_started.release()
 

@@ -356,6 +356,13 @@ def test_an_interrupt_at_whatever_moment_leaves_no_command_behind(python):
     assert done.stdout == "True []\n", done.stderr
 
 
+def test_a_tree_is_copied_while_python_ends(command, tree, python, tmp_path):
+    script = "import atexit, sys, bytepath; atexit.register(bytepath.copytree, sys.argv[1], sys.argv[2])"
+    done = python(script, str(tree), str(tmp_path / "new"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert same(tree, tmp_path / "new")
+
+
 def test_files_that_links_lead_to_twice_are_copied_twice(command, tmp_path):
     source = tmp_path / "source"
     (source / "sub").mkdir(parents=True)

@@ -24,7 +24,7 @@ pub const DESCRIPTION: Description = Description {
                  each request, as nginx does unless told otherwise; kept: with keepalive, HTTP/1.1 and \
                  an empty Connection header, or fastcgi_keep_conn. At saturation each connection of \
                  the client asks again as soon as it is answered, and the value is requests per \
-                 second; at a rate requests are made at times set beforehand, each is clocked from \
+                 second until the time is over; at a rate requests are made at times set beforehand, each is clocked from \
                  when it was due, and the value is the median. TIME_WAIT and ephemeral ports are those \
                  of connections to the upstream, by sock_diag every 50 ms. nginx has one worker, the \
                  client and the upstream one thread each.",

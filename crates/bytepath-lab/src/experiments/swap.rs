@@ -30,7 +30,7 @@ pub const DESCRIPTION: Description = Description {
                  on the disk; swap-loop: the same behind loop devices that are kept to a rate; zram-*: \
                  compressed memory; zswap: the kernel's compressed pool before a file; none: no limit. \
                  With --work redis or mariadb a server has the limit, and the value is transactions per \
-                 second: of Redis, with values of 1 KiB, 9 of 10 reading; of MariaDB, sysbench's \
+                 second: of Redis, with values of 1 KiB, 9 of 10 reading, of keys that each load draws anew; of MariaDB, sysbench's \
                  oltp_read_write on a table that fills the buffer pool. The area is used before all others. What is swapped is the machine's count, CPU of \
                  kernel threads that of all of them.",
 };

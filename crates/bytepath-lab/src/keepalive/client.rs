@@ -84,12 +84,13 @@ pub fn ask(job: &Job, begins: impl FnOnce()) -> io::Result<AskReport> {
     client.measured = Some(Measured { since, ..Measured::default() });
     client.run(clock, clock + job.time, DRAIN)?;
     let (seconds, usage) = (clock.elapsed().as_secs_f64(), Usage::of_this_process().since(before));
-    let measured = client.measured.take().unwrap_or_default();
     // What is on its way at saturation does not count, unless nobody answers it.
-    if job.load == Load::Saturation {
+    if let (Some(measured), Load::Saturation) = (&mut client.measured, job.load) {
+        measured.is_over = true;
         let end = Instant::now();
         client.run(end, end, DRAIN)?;
     }
+    let measured = client.measured.take().unwrap_or_default();
     let unanswered = client.unanswered(&measured);
     let why = measured.failed_why.or((unanswered > 0).then(|| "no answer came in time".to_owned()));
     Ok(AskReport {
@@ -105,6 +106,8 @@ pub fn ask(job: &Job, begins: impl FnOnce()) -> io::Result<AskReport> {
 struct Measured {
     /// Requests that were due before this do not count.
     since: Option<Instant>,
+    /// Whether answers count no more, and failures alone do.
+    is_over: bool,
     histogram: Histogram<u64>,
     failed: u64,
     failed_why: Option<String>,
@@ -112,7 +115,13 @@ struct Measured {
 
 impl Default for Measured {
     fn default() -> Measured {
-        Measured { since: None, histogram: latency::empty(), failed: 0, failed_why: None }
+        Measured {
+            since: None,
+            is_over: false,
+            histogram: latency::empty(),
+            failed: 0,
+            failed_why: None,
+        }
     }
 }
 
@@ -172,7 +181,7 @@ impl<'a> Client<'a> {
             let all_answered = self.idle.len() == self.lines.len() && self.waiting.is_empty();
             // A time so short that nobody was answered in it goes on until somebody is.
             let enough = match (&self.measured, self.job.load) {
-                (Some(measured), Load::Saturation) => measured.holds_any(),
+                (Some(measured), Load::Saturation) if !measured.is_over => measured.holds_any(),
                 _ => all_answered,
             };
             let over = now >= end && (enough || now >= end + drain);
@@ -281,7 +290,8 @@ impl<'a> Client<'a> {
         }
         let Some(due) = line.due.take() else { return };
         let now = Instant::now();
-        if let Some(measured) = self.measured.as_mut().filter(|measured| measured.counts(due)) {
+        let counts = |measured: &&mut Measured| !measured.is_over && measured.counts(due);
+        if let Some(measured) = self.measured.as_mut().filter(counts) {
             let ns = now.saturating_duration_since(due).as_nanos();
             measured.histogram.saturating_record(u64::try_from(ns).unwrap_or(u64::MAX));
         }
@@ -365,6 +375,16 @@ mod tests {
 
     #[test]
     fn an_upstream_that_stops_answering_half_way_is_no_fast_one() {
+        // Once the time is over, or never.
+        let hangs_up = Duration::from_millis(300);
+        for (stays, why) in
+            [(None, "no answer came in time"), (Some(hangs_up), "it hung up before it answered")]
+        {
+            stops_half_way(stays, why);
+        }
+    }
+
+    fn stops_half_way(stays: Option<Duration>, why: &str) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
@@ -389,11 +409,14 @@ mod tests {
             };
             // Kept open, and silent.
             let _kept = [answer_one(), answer_one()];
-            std::thread::park();
+            match stays {
+                Some(stays) => std::thread::sleep(stays),
+                None => std::thread::park(),
+            }
         });
         let report = ask(&job, || {}).expect("it is there");
         assert_eq!((report.answered, report.failed), (2, 2));
-        assert_eq!(report.failed_why.as_deref(), Some("no answer came in time"));
+        assert_eq!(report.failed_why.as_deref(), Some(why));
         assert!(report.seconds >= job.time.as_secs_f64(), "{}", report.seconds);
     }
 

@@ -163,12 +163,17 @@ impl<'a> Data<'a> {
     /// Counts all bytes as copied, of which holes are none.
     pub(super) fn count_whole(&mut self) -> Result<(), Fault> {
         let size = u64::try_from(self.source_stat.st_size).unwrap_or(0);
-        let bytes = match has_holes(self.source_stat) {
+        self.shared.hand.reached(size);
+        self.count(Other::Reflink, self.data_bytes())
+    }
+
+    /// All bytes of the source but its holes.
+    pub(super) fn data_bytes(&self) -> u64 {
+        let size = u64::try_from(self.source_stat.st_size).unwrap_or(0);
+        match has_holes(self.source_stat) {
             true => data_before(self.source, size),
             false => size,
-        };
-        self.shared.hand.reached(size);
-        self.count(Other::Reflink, bytes)
+        }
     }
 
     /// Copies the bytes.

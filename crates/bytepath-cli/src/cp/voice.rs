@@ -110,15 +110,15 @@ impl<'a> Voice<'a> {
     }
 
     fn say(&self, what: impl std::fmt::Display, errno: Option<Errno>, weight: Weight) {
+        if errno == Some(Errno::MFILE) {
+            self.lacks_files.store(true, Relaxed);
+        }
         if self.ledger.is_kept() {
             self.ledger.said(&what.to_string(), errno, weight);
         }
         if let Some(gathered) = &self.gathered {
             let said = (what.to_string(), errno);
             return gathered.lock().expect("nobody panics holding it").push(said);
-        }
-        if errno == Some(Errno::MFILE) {
-            self.lacks_files.store(true, Relaxed);
         }
         let mut unsaid = self.unsaid();
         match turns::now() {

@@ -123,7 +123,7 @@ impl Work<'_> {
         };
         let size = bytes(&stat);
         match cloned {
-            true => self.shared.hand.add(Other::Reflink, size),
+            true => self.shared.hand.add(Other::Reflink, data.data_bytes()),
             false => rustix::fs::ftruncate(&sink, size).map_err(said)?,
         }
         let compared = cloned && self.shared.extras.verify;

@@ -67,7 +67,12 @@ impl Route for Sendfile {
         while left > 0 {
             // It has no flags: only an O_NONBLOCK that is not ours to set keeps it from sleeping.
             waiter.before_sleeper(ends)?;
-            let most = span.next_bytes(left, CHUNK_BYTES).min(span.sink_takes_bytes());
+            // Into messages it splices: of 80 KB at once it would make one, which is too long.
+            let takes_bytes = match span.sink.makes_messages() {
+                true => span.splice_takes_bytes(),
+                false => span.sink_takes_bytes(),
+            };
+            let most = span.next_bytes(left, CHUNK_BYTES).min(takes_bytes);
             match rustix::fs::sendfile(span.sink, span.source, None, most) {
                 Ok(0) => {
                     span.meter.called();

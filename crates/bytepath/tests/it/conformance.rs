@@ -448,9 +448,8 @@ fn a_socket_that_makes_messages_of_its_bytes_gets_them_in_small_ones_and_datagra
         let plan = plan.expect("a plan");
         Transfer::new(&job, &plan).run().expect("moved").bytes
     };
-    for (is_piped, only) in
-        [false, true].into_iter().flat_map(|it| [(it, Some("read-write")), (it, None)])
-    {
+    let ways = [false, true].into_iter().flat_map(|it| [(it, Some("read-write")), (it, None)]);
+    for (is_piped, only) in ways.chain([(false, Some("sendfile")), (true, Some("splice"))]) {
         let (piped, mut writer) = pipe();
         rustix::pipe::fcntl_setpipe_size(&writer, 128 << 10).expect("anybody may have as much");
         writer.write_all(all).expect("there is room");

@@ -186,6 +186,11 @@ fn what_is_out_when_the_sender_is_dropped_arrives_and_takes_no_memory_of_the_pro
     if !crate::is_alone(DROPPED) {
         return;
     }
+    // What is out counts as locked, of all sockets of a user together.
+    let lockable = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    if !rustix::process::geteuid().is_root() && lockable.is_some_and(|bytes| bytes < 64 << 20) {
+        return eprintln!("skipped: pages of 40 MiB cannot be locked (ulimit -l)");
+    }
     let pages = || {
         let numbers = std::fs::read_to_string("/proc/self/statm").expect("it can be read");
         numbers.split(' ').nth(1).and_then(|it| it.parse::<usize>().ok()).expect("a number")

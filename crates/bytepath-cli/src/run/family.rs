@@ -1129,7 +1129,7 @@ mod tests {
             let mut family = Family::new(below, size, CpuList::default(), None);
             let mut joint = Joint::new(pid(2), pid(4));
             joint.moved = moved.map(|ends| ends.iter().copied().collect());
-            for (number, name) in [(2, writer), (4, reader)] {
+            for (number, name) in [(2, writer), (3, "md5sum"), (4, reader)] {
                 let of = |end: usize| joint.moved[end].get(&number).copied().unwrap_or(0);
                 let moved = Some(Moved { written_bytes: of(0), read_bytes: of(1) });
                 let name = name.to_owned();
@@ -1139,7 +1139,8 @@ mod tests {
                 let pipes = vec![OpenPipe { fd: 0, number: 7, is_read: true }];
                 let (words, seen_ended) = (reading.name.clone(), seen_ended && number == 4);
                 let member = Member::new(pid(number), reading);
-                let member = Member { words, pipes, seen_ended, names_file: false, ..member };
+                let names_file = words == "tail";
+                let member = Member { words, pipes, seen_ended, names_file, ..member };
                 family.members.push(member);
             }
             (joint.others(), family.through(&joint))
@@ -1159,6 +1160,8 @@ mod tests {
         let two = [(1, 15 * mib), (2, 15 * mib)];
         let wc = [(4, 40 * mib)];
         assert_eq!(told([&two, &wc], ["cat", "md5sum"], false), (one, Through::AtLeast(30 * mib)));
+        // Nor is anything known of those whose words name files, however much both sides moved.
+        assert_eq!(told([&two, &wc], ["cat", "tail"], false), (one, Through::Unknown));
         // A shell that becomes its last program counts what it has waited for.
         let two = [(1, 15 * mib), (2, 30 * mib)];
         let of_last = told([&two, &wc], ["last", "md5sum"], false);

@@ -440,7 +440,7 @@ fn a_socket_that_makes_messages_of_its_bytes_gets_them_in_small_ones_and_datagra
     let moved = |from: &dyn AsFd, to: &UdpSocket, limit: u64, only: Option<&str>| {
         let source = Endpoint::source(from.as_fd()).expect("a source");
         let sink = Endpoint::sink(to.as_fd()).expect("a sink");
-        let job = Job::new(&source, &sink).limit(limit);
+        let job = Job::new(&source, &sink).limit(limit).allow_aliasing();
         let plan = match only {
             Some(name) => Plan::only(name, &job, Knobs::default()),
             None => Plan::best(&job, Knobs::default()),

@@ -47,7 +47,10 @@ pub(crate) fn version(program: &str) -> Option<String> {
         "memcached" => "-V",
         _ => "--version",
     };
-    let done = Command::new(found(program)?).arg(asks).stdin(Stdio::null()).output().ok()?;
+    // One that does not know the question may begin to work: it ends also where this process does before.
+    let mut bounded = Command::new("timeout");
+    bounded.args(["-s", "KILL", "2"]).arg(found(program)?).arg(asks);
+    let done = bounded.stdin(Stdio::null()).output().ok()?;
     // nginx says it on standard error.
     let said = [done.stdout, done.stderr].concat();
     let said = String::from_utf8_lossy(&said);

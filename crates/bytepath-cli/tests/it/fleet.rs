@@ -79,7 +79,7 @@ fn help_of_an_experiment_needs_neither_python_nor_scheduler() {
 /// Of the packages that it needs, none has to be there for its parser.
 const OPTIONS_OF_THE_PACKAGE: &str = r"
 import argparse, importlib, json, sys, types, unittest.mock
-for name in ('distributed', 'distributed.security', 'distributed.versions', 'dask', 'jinja2', 'bytepath._native', 'bytepath._bytepath'):
+for name in ('distributed', 'distributed.security', 'distributed.utils', 'distributed.versions', 'dask', 'jinja2', 'bytepath._native', 'bytepath._bytepath'):
     sys.modules[name] = unittest.mock.MagicMock()
 package = types.ModuleType('bytepath')
 package.__path__ = [sys.argv[1] + '/bytepath']

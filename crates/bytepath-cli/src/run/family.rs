@@ -106,8 +106,8 @@ pub(super) struct Joint {
     pub(super) fill_bytes: u64,
     /// The most that was seen in it.
     most_bytes: u64,
-    /// What each wrote who had the end for it, and what each read, by their numbers and as last seen; not of
-    /// shells, which have the ends of all that they start.
+    /// What each wrote who had the end for it, and what each read, to whatever file, by their numbers and as last
+    /// seen; not of shells, which have the ends of all that they start.
     moved: [BTreeMap<i32, u64>; 2],
     /// Why it could not be made larger.
     pub(super) refused: Option<String>,
@@ -447,38 +447,25 @@ impl Family {
         }
     }
 
-    /// What went through a pipe whose end several had, one after the other or at once. Each of them was last
-    /// seen some time before it let go of it.
+    /// What went through a pipe whose end several had, one after the other or at once. What they wrote and read
+    /// may be of files of their own: so it is what one reader tells that was seen to its end, or at least what
+    /// those tell that read nothing else.
     fn by_several(&self, joint: &Joint) -> Through {
-        let sum = |end: usize| {
-            let (mut sum, mut most) = (0, 0);
-            for (pid, seen) in &joint.moved[end] {
-                let now = Pid::from_raw(*pid).and_then(|pid| Some(&self.member(pid)?.now));
-                let moved = now.and_then(|now| now.moved).map_or(0, |moved| moved.of_end(end));
-                // As when a shell becomes the last program that it runs: it counts the others too.
-                match now.is_some_and(|now| now.has_waited) {
-                    true => most = moved.max(*seen).max(most),
-                    false => sum += moved.max(*seen),
-                }
-            }
-            sum.max(most)
-        };
-        let (written, read) = (sum(0), sum(1));
-        let reader = self.member(joint.reader).filter(|_| joint.others()[1] == 0);
-        let is_whole =
-            reader.is_some_and(|it| it.seen_ended && !it.names_file && !self.counts_others(it));
-        let reads_alone = reader.is_some_and(Member::reads_input_alone);
-        // Such as the programs in a loop that reads the pipe: they have its end, and files of their own.
-        let reads_others = || {
-            let of_end = joint.moved[1].iter().filter(|(_, read)| **read > START_BYTES);
-            let mut members = of_end.map(|(pid, _)| self.member(Pid::from_raw(*pid)?));
-            members.any(|member| member.is_none_or(|member| member.names_file))
-        };
-        match Through::of(Some(written), Some(read), joint.most_bytes).bytes() {
-            _ if is_whole && read > START_BYTES => Through::About(read),
-            _ if reads_alone && read > START_BYTES => Through::AtLeast(read),
-            Some(bytes) if !reads_others() => Through::AtLeast(bytes),
-            _ => Through::Unknown,
+        let read = |member: &Member| member.now.moved.map_or(0, |moved| moved.read_bytes);
+        let readers = joint.moved[1].keys().filter_map(|pid| self.member(Pid::from_raw(*pid)?));
+        // Who has waited counts what others read, also as the last program that a shell becomes.
+        let readers = readers.filter(|it| !it.now.has_waited && read(it) > START_BYTES);
+        let is_whole = |it: &&Member| it.seen_ended && !it.names_file;
+        if joint.others()[1] == 0
+            && let Some(bytes) = readers.clone().find(is_whole).map(read)
+            && bytes >= joint.most_bytes
+        {
+            return Through::About(bytes);
+        }
+        let alone = readers.filter(|it| it.reads_input_alone() && it.reads_one_pipe());
+        match alone.map(read).sum() {
+            0 => Through::Unknown,
+            bytes => Through::AtLeast(bytes),
         }
     }
 
@@ -705,6 +692,10 @@ impl Member {
             _ => false,
         };
         is_alone && self.pipes.iter().any(|pipe| pipe.is_read && pipe.fd == 0)
+    }
+
+    fn reads_one_pipe(&self) -> bool {
+        self.pipes.iter().filter(|pipe| pipe.is_read).count() == 1
     }
 
     /// Whether it runs on other CPUs than it was given.
@@ -1121,58 +1112,51 @@ mod tests {
     }
 
     #[test]
-    fn what_several_wrote_and_read_is_told_of_all_of_them() {
+    fn what_several_wrote_and_read_is_told_by_who_had_no_other_file() {
         let pid = |number| Pid::from_raw(number).expect("one");
         let mib = 1 << 20;
-        let told = |moved: [&[(i32, u64)]; 2], [writer, reader]: [&str; 2], seen_ended| {
+        // Two writers, and readers by their words.
+        let told = |readers: &[(&str, u64)], seen_ended, most_bytes| {
             let (below, size) = (Below::default(), PipeSize::new(None));
             let mut family = Family::new(below, size, CpuList::default(), None);
-            let mut joint = Joint::new(pid(2), pid(4));
-            joint.moved = moved.map(|ends| ends.iter().copied().collect());
-            for (number, name) in [(2, writer), (3, "md5sum"), (4, reader)] {
-                let of = |end: usize| joint.moved[end].get(&number).copied().unwrap_or(0);
-                let moved = Some(Moved { written_bytes: of(0), read_bytes: of(1) });
-                let name = name.to_owned();
+            let last = 2 + i32::try_from(readers.len()).expect("few");
+            let mut joint = Joint { most_bytes, ..Joint::new(pid(2), pid(last)) };
+            joint.moved[0] = [(1, 100 * mib), (2, 100 * mib)].into();
+            for (number, (words, read_bytes)) in (3..).zip(readers) {
+                let (words, has_waited) = match words.strip_prefix("waited ") {
+                    Some(words) => (words, true),
+                    None => (*words, false),
+                };
+                let name = words.split(' ').next().expect("one").to_owned();
+                let moved = Some(Moved { read_bytes: *read_bytes, written_bytes: 0 });
                 let ours = Reading::of(getpid()).expect("ours");
-                let has_waited = name == "last";
-                let reading = Reading { moved, name, has_waited, ..ours };
-                let pipes = vec![OpenPipe { fd: 0, number: 7, is_read: true }];
-                let (words, seen_ended) = (reading.name.clone(), seen_ended && number == 4);
-                let member = Member::new(pid(number), reading);
-                let names_file = words == "tail";
-                let member = Member { words, pipes, seen_ended, names_file, ..member };
-                family.members.push(member);
+                let member = Member::new(pid(number), Reading { moved, name, has_waited, ..ours });
+                let of = |fd| OpenPipe { fd, number: 7, is_read: true };
+                let pipes = [0, 3].map(of).into_iter().take(1 + usize::from(words.contains("-u")));
+                let (names_file, pipes) = (words.contains("file"), pipes.collect());
+                let words = words.to_owned();
+                family.members.push(Member { words, pipes, seen_ended, names_file, ..member });
+                joint.moved[1].insert(number, *read_bytes);
             }
-            (joint.others(), family.through(&joint))
+            (joint.others()[1], family.through(&joint))
         };
-        let (cat_and_sleep, wc): (&[_], &[_]) = (&[(1, 15 * mib), (2, 0)], &[(4, 20 * mib)]);
-        let one = [1, 0];
-        assert_eq!(
-            told([cat_and_sleep, wc], ["cat", "wc"], false),
-            (one, Through::AtLeast(20 * mib))
-        );
-        assert_eq!(told([cat_and_sleep, wc], ["cat", "wc"], true), (one, Through::About(20 * mib)));
+        assert_eq!(told(&[("wc", 20 * mib)], false, 0), (0, Through::AtLeast(20 * mib)));
+        assert_eq!(told(&[("wc", 20 * mib)], true, 0), (0, Through::About(20 * mib)));
+        assert_eq!(told(&[("gzip", 20 * mib)], true, 0), (0, Through::About(20 * mib)));
         // What others read may be of other files.
-        assert_eq!(
-            told([cat_and_sleep, wc], ["cat", "md5sum"], false),
-            (one, Through::AtLeast(15 * mib))
-        );
-        let two = [(1, 15 * mib), (2, 15 * mib)];
-        let wc = [(4, 40 * mib)];
-        assert_eq!(told([&two, &wc], ["cat", "md5sum"], false), (one, Through::AtLeast(30 * mib)));
-        // Nor is anything known of those whose words name files, however much both sides moved.
-        assert_eq!(told([&two, &wc], ["cat", "tail"], false), (one, Through::Unknown));
-        // A shell that becomes its last program counts what it has waited for.
-        let two = [(1, 15 * mib), (2, 30 * mib)];
-        let of_last = told([&two, &wc], ["last", "md5sum"], false);
-        assert_eq!(of_last, (one, Through::AtLeast(30 * mib)));
+        for reader in ["gzip", "cat file", "waited wc", "cat -u"] {
+            let is_known = told(&[(reader, 20 * mib)], false, 0);
+            assert_eq!(is_known, (0, Through::Unknown), "{reader}");
+        }
+        for reader in ["gzip file", "waited gzip"] {
+            assert_eq!(told(&[(reader, 20 * mib)], true, 0), (0, Through::Unknown), "{reader}");
+        }
+        let several = [("cat", 2 * mib), ("gzip", 500 * mib), ("wc", mib), ("cat", 4000)];
+        assert_eq!(told(&several, true, 0), (3, Through::AtLeast(3 * mib)));
+        // Who read less than was seen in it does not count what it moves.
+        assert_eq!(told(&[("gzip", mib)], true, 2 * mib), (0, Through::Unknown));
         // Who slept before it read nothing of it.
-        let readers = [(3, 4000), (4, 15 * mib)];
-        let told_of_readers = told([&[(2, 15 * mib)], &readers], ["cat", "md5sum"], true);
-        assert_eq!(told_of_readers, ([0, 0], Through::About(15 * mib)));
-        let readers = [(3, 10 * mib), (4, 5 * mib)];
-        let told_of_readers = told([&[(2, 15 * mib)], &readers], ["cat", "md5sum"], true);
-        assert_eq!(told_of_readers, ([0, 1], Through::AtLeast(15 * mib)));
+        assert_eq!(told(&[("sleep", 4000), ("gzip", mib)], true, 0), (0, Through::About(mib)));
     }
 
     /// A family of a writer and a reader of these words, the reader below a shell that waited for

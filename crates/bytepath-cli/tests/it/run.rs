@@ -1017,6 +1017,43 @@ fn what_several_wrote_to_one_pipe_is_not_told_as_the_last_ones() {
     }
 }
 
+/// Nor is it what they wrote to files of their own, and its readers read from such.
+#[test]
+fn what_goes_by_files_of_their_own_is_not_told_as_gone_through_a_pipe_of_several() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("folder")).expect("a folder");
+    std::fs::write(at("folder/small"), vec![b'x'; 3_800_000]).expect("a file");
+    std::fs::File::create(at("big")).and_then(|file| file.set_len(200 << 20)).expect("a file");
+    let loop_of_files = "(printf 'big\nbig\nbig\n'; head -c 200000 /dev/zero | tr '\\0' '\\n'; sleep 2; true) \
+                         | while read f; do md5sum $f; done";
+    let files_beside = "(tar cf x big; sleep 0.3; timeout 1 tail -c +1 -f folder/small; true) \
+                        | (cat; md5sum big)";
+    // Each tar stays, with one end of the pipe, until what it does by another is taken.
+    let by_others = "({ tar cf /dev/fd/3 folder 3>&1 >&4 4>&- | (sleep 1; cat > /dev/null); } 4>&1; \
+                     echo; sleep 2; true) \
+                     | while read f; do tar cf - folder | (sleep 1; cat > /dev/null); done";
+    for (text, from, most) in [
+        (loop_of_files, "sleep 2", 200_012),
+        (files_beside, "t", 3_900_000),
+        (by_others, "sleep 2", 1),
+    ] {
+        let words = ["run", "--shell", &path_of("sh"), "--json", "told", text];
+        let done = run(bytepath(&words).current_dir(dir.path()));
+        assert!(done.status.success(), "{done:?}");
+        let told = std::fs::read_to_string(at("told")).expect("it is told");
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        let writer = |pipe: &Value| {
+            let stage = usize::try_from(pipe["from"].as_u64()?).ok()?;
+            Some(told["stages"][stage]["command"].as_str()?.starts_with(from))
+        };
+        let mut pipes = told["pipes"].as_array().expect("a list").iter();
+        let pipe = pipes.find(|pipe| writer(pipe) == Some(true));
+        let pipe = pipe.unwrap_or_else(|| panic!("{told}"));
+        assert!(pipe["bytes"].as_u64().is_none_or(|bytes| bytes <= most), "{text}: {told}");
+    }
+}
+
 /// Nor is what a stage read and wrote until the last look.
 #[test]
 fn what_a_stage_may_have_moved_after_the_last_look_is_told_as_a_bound() {

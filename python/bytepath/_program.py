@@ -114,13 +114,14 @@ class _Started:
         return self._process
 
     def _start(self) -> None:
-        with self._starting:
-            if self._is_wanted:
-                try:
+        try:
+            with self._starting:
+                if self._is_wanted:
                     self._process = subprocess.Popen(self._command, **self._options)
-                except BaseException as error:
-                    self._process = error
-        self._to_be_started.release()
+        except BaseException as error:
+            self._process = error
+        finally:
+            self._to_be_started.release()
 
     def stop(self) -> None:
         """Stops it, also where this thread is about to start it."""

@@ -400,3 +400,15 @@ fn a_small_stack_is_enough_and_signals_end_the_process_as_ever() {
     let done = shell(line).refused(1, &["cat: missing: No such file or directory\n"]);
     assert_eq!(done.stdout, "4\n1\nthrough\n130\n143\n", "{done:?}");
 }
+
+/// A process of several threads gets no user namespace.
+#[test]
+fn confine_has_namespaces_for_ordinary_users_where_the_stack_is_small() {
+    let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all";
+    let may = format!("{nobody} unshare --user --net --map-root-user true");
+    if !root() || !shell(&may).status.success() {
+        return println!("skipped: it takes root, setpriv, and namespaces for ordinary users");
+    }
+    let done = shell(&format!("ulimit -s 256; {nobody} $bytepath confine --apart -- echo apart"));
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("apart\n", ""), "{done:?}");
+}

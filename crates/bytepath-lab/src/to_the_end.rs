@@ -142,7 +142,10 @@ pub(crate) fn file_in(directory: &Path) -> Result<File, String> {
 /// How lines begin that only say where to read on.
 const ADVICE: &[&str] = &["Try '", "Try `", "For more information", "Usage:", "usage:", "tip:"];
 
-/// The last line that a program said, but for advice, as the end of a sentence.
+/// How many of its last lines are told of a program that failed: the cause is seldom in the very last.
+const LAST_LINES: usize = 3;
+
+/// The last lines that a program said, but for advice, as the end of a sentence.
 pub(crate) fn said(errors: &mut File) -> String {
     let mut text = Vec::new();
     let length = errors.seek(SeekFrom::End(0)).unwrap_or(0);
@@ -151,8 +154,12 @@ pub(crate) fn said(errors: &mut File) -> String {
     let text = String::from_utf8_lossy(&text);
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     let is_advice = |line: &&str| ADVICE.iter().any(|advice| line.starts_with(advice));
-    match lines().rfind(|line| !is_advice(line)).or_else(|| lines().next_back()) {
-        Some(line) if read.is_ok() => format!("; it said: {line}"),
+    let mut last: Vec<&str> =
+        lines().rev().filter(|line| !is_advice(line)).take(LAST_LINES).collect();
+    last.reverse();
+    match (read, lines().next_back()) {
+        (Ok(_), Some(advice)) if last.is_empty() => format!("; it said: {advice}"),
+        (Ok(_), Some(_)) => format!("; it said: {}", last.join(" / ")),
         _ => String::new(),
     }
 }

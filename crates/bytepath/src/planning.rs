@@ -110,6 +110,7 @@ impl<'o> Wishes<'o> {
             watch: Watch::default(),
             passed: 0,
             total: Moved::default(),
+            moved_by: Vec::new(),
             small_pipe: false,
             handed_out_bytes: 0,
             broke_off: false,
@@ -154,6 +155,8 @@ pub struct Planning<'o> {
     /// How many routes of the plan were left behind for their speed.
     passed: usize,
     total: Moved,
+    /// The routes that moved anything, in the order in which they began.
+    moved_by: Vec<&'static str>,
     /// Whether a pipe at either end stayed smaller than it was to be.
     small_pipe: bool,
     /// Bytes that the error which ended it holds.
@@ -254,8 +257,7 @@ impl Planning<'_> {
         let window = clock.window(moved.bytes);
         let as_planned = moved.declined.is_empty();
         self.gave_up(&moved.declined);
-        self.total.bytes += moved.bytes;
-        self.total.route = moved.route;
+        self.came_by(&moved.declined, moved.route, moved.bytes);
         // The next stretch begins with what brought this one to its end.
         for gave in &moved.declined {
             self.plan = self.plan.clone().without(gave.route, &gave.why);
@@ -293,18 +295,31 @@ impl Planning<'_> {
         self.total.declined.extend(declined.iter().map(of_job));
     }
 
+    /// Counts what a stretch moved, and keeps by which routes.
+    fn came_by(&mut self, declined: &[Gave], route: &'static str, bytes: u64) {
+        let mut moved = 0;
+        let gave_up = declined.iter().map(|gave| (gave.route, gave.offset));
+        for (route, end) in gave_up.chain([(route, bytes)]) {
+            if end > moved && !self.moved_by.contains(&route) {
+                self.moved_by.push(route);
+            }
+            moved = moved.max(end);
+        }
+        self.total.bytes += bytes;
+        self.total.route = route;
+    }
+
     /// To be told of the error that ended the last stretch, by its place in that stretch.
     pub fn broke_off(&mut self, error: &TransferError) {
         self.broke_off = true;
         match error {
             TransferError::Failed(failed) => {
-                self.total.bytes += failed.offset;
-                self.total.route = failed.route;
+                self.came_by(&[], failed.route, failed.offset);
                 self.handed_out_bytes = failed.stranded.len() as u64;
             }
             TransferError::Declined { offset, declined } => {
                 self.gave_up(declined);
-                self.total.bytes += offset;
+                self.came_by(declined, self.total.route, *offset);
             }
             TransferError::Cancelled { offset, stranded } => {
                 self.total.bytes += offset;
@@ -422,6 +437,7 @@ impl Planning<'_> {
             watch: self.watch,
             passed: self.passed,
             total: self.total,
+            moved_by: self.moved_by,
             small_pipe: self.small_pipe,
             handed_out_bytes: self.handed_out_bytes,
             broke_off: self.broke_off,
@@ -458,17 +474,10 @@ impl Planning<'_> {
         told.extend(self.changes.iter().cloned());
         let took = self.took.unwrap_or_else(|| self.began.elapsed());
         let rate = total.bytes as f64 / f64::from(1 << 30) / took.as_secs_f64().max(1e-9);
-        // Routes that gave up may have moved the beginning.
-        let (mut by, mut at) = (String::new(), 0);
-        for gave in &total.declined {
-            if gave.offset > at {
-                by += &format!(" by {},", gave.route);
-            }
-            at = gave.offset;
-        }
-        let by = match total.route {
-            "" => String::new(),
-            route => format!("{by} by {route}"),
+        let by = match (&self.moved_by[..], total.route) {
+            ([], "") => String::new(),
+            ([], route) => format!(" by {route}"),
+            (routes, _) => format!(" by {}", routes.join(", by ")),
         };
         let end = if self.broke_off { "; then it broke off" } else { "" };
         told.push(format!("came: {} bytes{by}, {}{end}", total.bytes, size::rate(rate)));
@@ -570,6 +579,7 @@ mod tests {
         assert_eq!(went(&mut planning, 3, 0), 8_000_003);
         assert_eq!(meter.bytes(), 8_000_003);
     }
+
     #[test]
     fn a_planning_that_goes_on_after_a_cancel_counts_what_the_error_held() {
         let pipe = |bytes: usize| {
@@ -607,6 +617,28 @@ mod tests {
         let work = Carrying { job: job.limit(4), meter: &meter, cancel: None };
         assert_eq!(planning.carry(&work).expect("moved").bytes, 10_004);
         assert!(!planning.told().join("\n").contains("broke off"));
+    }
+
+    #[test]
+    fn routes_are_told_that_moved_something_and_no_others() {
+        let source = Endpoint::open_source("/dev/zero").expect("a source");
+        let sink = Endpoint::open_sink("/dev/null").expect("a sink");
+        let job = Job::new(&source, &sink);
+        let mut planning = Wishes::default().begin(&job, Knobs::default()).expect("a plan");
+        let gave = |route, offset| Gave { route, offset, why: "it says no".to_owned() };
+        let stretches = [
+            ("splice", 5, vec![]),
+            // The plan changed for its speed: nothing gave up where splice ended.
+            ("read-write", 10, vec![gave("sendfile", 0), gave("copy-file-range", 3)]),
+            ("splice", 5, vec![]),
+        ];
+        for (route, bytes, declined) in stretches {
+            let moved = Moved { bytes, route, declined, small_pipe: None };
+            planning.went(&job, moved, Clock::wall()).expect("a plan for what is left");
+        }
+        let told = planning.told().join("\n");
+        let came = "came: 20 bytes by splice, by copy-file-range, by read-write,";
+        assert!(told.contains(came), "{told}");
     }
 
     #[test]

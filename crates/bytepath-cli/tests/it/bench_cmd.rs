@@ -206,7 +206,7 @@ fn a_parameter_goes_over_a_range_of_numbers() {
 fn a_command_that_fails_is_told_with_its_cause_and_never_by_a_figure() {
     let folder = folder();
     fs::write(folder.path().join("text"), "not a program").expect("a file");
-    let cases: [(&str, &[&str]); 8] = [
+    let cases: [(&str, &[&str]); 9] = [
         ("no-such-command", &["127", "not found", "no-such-command"]),
         ("./text", &["126", "not executable", "Permission denied"]),
         ("exit 3", &["it ended with 3", "--ignore-failure"]),
@@ -214,11 +214,12 @@ fn a_command_that_fails_is_told_with_its_cause_and_never_by_a_figure() {
         ("kill -9 $$", &["SIGKILL"]),
         ("sh -c 'kill -TERM $$'; exit $?", &["143", "SIGTERM", "--ignore-failure measures"]),
         ("echo because >&2; false", &["it ended with 1", "it said: because"]),
+        ("seq -f line-%g 5 >&2; false", &["it said: line-3 / line-4 / line-5"]),
         ("printf \"why\\nTry 'x --help' for more\\n\" >&2; false", &["it said: why"]),
     ];
     let commands: Vec<&str> = cases.iter().map(|(command, _)| *command).collect();
     let all = [&commands[..], &["true", "--blocks", "3", "--json", "-"]].concat();
-    let done = bench(folder.path(), &all).refused(1, &["8 of 9 commands failed"]);
+    let done = bench(folder.path(), &all).refused(1, &["9 of 10 commands failed"]);
     for (command, words) in cases {
         let why = why(&done, command);
         for word in words {

@@ -1,5 +1,7 @@
 //! Medians, and intervals by the bootstrap and by Student's t.
 
+use super::ranks::order_statistic_interval;
+
 /// The share of intervals that shall hold the true value.
 pub(super) const CONFIDENCE: f64 = 0.95;
 
@@ -9,6 +11,9 @@ pub(super) const RANK_BLOCKS_MIN: usize = 6;
 /// Fewer blocks than this have no interval. With two, no method tried kept the error rate: under
 /// two-mode noise the wider of the t intervals still failed it.
 const BLOCKS_MIN: usize = 3;
+
+/// From here on the bootstrap is what it tends to: its terms are as many as the square of the values.
+const BOOTSTRAP_VALUES_MAX: usize = 1000;
 
 /// Two-sided 95% points of Student's t for 1, 2, … 8 degrees of freedom (any textbook's table).
 /// More are never needed: from [`RANK_BLOCKS_MIN`] blocks on, ranks take over.
@@ -108,10 +113,14 @@ pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
 ///
 /// Resampling the blocks with replacement has a distribution that can be written down for the
 /// median (Maritz and Jarrett 1978; Efron 1979), so nothing is drawn: this is what infinitely many
-/// resamples would give, needs no seed, and costs n² / 2 terms. Panics without values.
+/// resamples would give, needs no seed, and costs n² / 2 terms. Of more than 1,000 values it is taken
+/// to be that of the order statistics, which it tends to. Panics without values.
 pub fn bootstrap_median_interval(values: &[f64]) -> Interval {
     let sorted = sorted(values);
     assert!(!sorted.is_empty(), "the bootstrap needs at least one value");
+    if sorted.len() > BOOTSTRAP_VALUES_MAX {
+        return order_statistic_interval(&sorted);
+    }
     let mut medians =
         if sorted.len() % 2 == 1 { odd_medians(&sorted) } else { even_medians(&sorted) };
     medians.sort_by(|a, b| a.0.total_cmp(&b.0));

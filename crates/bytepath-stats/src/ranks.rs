@@ -6,6 +6,9 @@ use super::interval::{CONFIDENCE, Interval, RANK_BLOCKS_MIN, sorted};
 /// approximation is good to three decimals.
 const WILCOXON_EXACT_MAX: usize = 50;
 
+/// The bit of a floating-point number that says that it is negative.
+const SIGN: u64 = 1 << 63;
+
 /// The 97.5% point of the normal distribution.
 const NORMAL_975: f64 = 1.959_964;
 
@@ -14,16 +17,55 @@ const NORMAL_975: f64 = 1.959_964;
 /// Hollander, Wolfe and Chicken, "Nonparametric statistical methods", section 3.3).
 ///
 /// It excludes 0 in at most 5% of cases where each value is as likely to come out with the other
-/// sign. n² / 2 terms.
+/// sign. The means are counted and never written down, so that a hundred thousand values take no
+/// more memory than they have.
 pub(super) fn signed_rank_interval(values: &[f64]) -> Interval {
     assert!(values.len() >= RANK_BLOCKS_MIN, "below 6 values no signed-rank interval reaches 95%");
-    let mut means = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
-    for (i, a) in values.iter().enumerate() {
-        means.extend(values[i..].iter().map(|b| (a + b) / 2.0));
+    let sorted = sorted(values);
+    let cut = signed_rank_cut(sorted.len());
+    let last = sorted.len() * (sorted.len() + 1) / 2 - 1;
+    Interval { low: pair_mean(&sorted, cut), high: pair_mean(&sorted, last - cut) }
+}
+
+/// Of the means of all pairs of sorted values, the one that `rank` others are before: halves the
+/// range of all floating-point numbers between the smallest and the largest until one is left.
+fn pair_mean(sorted: &[f64], rank: usize) -> f64 {
+    let (mut low, mut high) = (place(sorted[0]), place(sorted[sorted.len() - 1]));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if pair_means_at_most(sorted, at_place(middle)) > rank {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
     }
-    means.sort_by(f64::total_cmp);
-    let cut = signed_rank_cut(values.len());
-    Interval { low: means[cut], high: means[means.len() - 1 - cut] }
+    at_place(low)
+}
+
+/// How many pairs of sorted values, each with itself too, have a mean of `bound` or less.
+fn pair_means_at_most(sorted: &[f64], bound: f64) -> usize {
+    let (mut count, mut end) = (0, sorted.len());
+    for (begin, low) in sorted.iter().enumerate() {
+        while end > begin && (low + sorted[end - 1]) / 2.0 > bound {
+            end -= 1;
+        }
+        if end <= begin {
+            break;
+        }
+        count += end - begin;
+    }
+    count
+}
+
+/// The place of a number among all floating-point numbers, from low to high.
+fn place(value: f64) -> u64 {
+    let bits = value.to_bits();
+    if value.is_sign_negative() { !bits } else { bits | SIGN }
+}
+
+/// The number at that place.
+fn at_place(place: u64) -> f64 {
+    f64::from_bits(if place & SIGN == 0 { !place } else { place & !SIGN })
 }
 
 /// The largest rank sum that comes up, or a smaller one, with probability 2.5% or less.
@@ -62,9 +104,10 @@ pub(super) fn order_statistic_interval(values: &[f64]) -> Interval {
     let sorted = sorted(values);
     let n = sorted.len();
     assert!(n >= RANK_BLOCKS_MIN, "below 6 values no order statistics reach 95%");
-    let outer = (1..=n / 2).rev().find(|&depth| depth_coverage(n, depth) >= CONFIDENCE);
-    let outer = outer.expect("the smallest and the largest of 6 values cover 96.9%");
-    let (wide, narrow) = (depth_coverage(n, outer), depth_coverage(n, outer + 1));
+    let coverages = depth_coverages(n);
+    let outer = coverages.iter().take_while(|covered| **covered >= CONFIDENCE).count() - 1;
+    assert!(outer > 0, "the smallest and the largest of 6 values cover 96.9%");
+    let (wide, narrow) = (coverages[outer], coverages[outer + 1]);
     let excess = (wide - CONFIDENCE) / (wide - narrow);
     let (depth, n) = (outer as f64, n as f64);
     let inward = (n - depth) * excess / (depth + (n - 2.0 * depth) * excess);
@@ -76,15 +119,18 @@ pub(super) fn order_statistic_interval(values: &[f64]) -> Interval {
 }
 
 /// How probable it is that the median lies between the `depth`-th smallest and the `depth`-th
-/// largest of n values: that of n fair coins at least `depth` fall on either side.
-fn depth_coverage(n: usize, depth: usize) -> f64 {
+/// largest of n values, by depth from 0 to past the middle: that of n fair coins at least `depth`
+/// fall on either side.
+fn depth_coverages(n: usize) -> Vec<f64> {
     let mut ln_term = -(n as f64) * std::f64::consts::LN_2;
     let mut below = 0.0;
-    for heads in 0..depth {
+    let coverage = |heads: usize| {
+        let covered = 1.0 - 2.0 * below;
         below += ln_term.exp();
         ln_term += ((n - heads) as f64 / (heads + 1) as f64).ln();
-    }
-    1.0 - 2.0 * below
+        covered
+    };
+    (0..=n / 2 + 1).map(coverage).collect()
 }
 
 #[cfg(test)]
@@ -110,7 +156,21 @@ mod tests {
 
     #[test]
     fn order_statistics_cover_what_the_binomial_says() {
-        assert!((depth_coverage(10, 2) - 0.978_515_625).abs() < 1e-12);
-        assert!((depth_coverage(6, 1) - 0.968_75).abs() < 1e-12);
+        assert!((depth_coverages(10)[2] - 0.978_515_625).abs() < 1e-12);
+        assert!((depth_coverages(6)[1] - 0.968_75).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_means_of_pairs_are_ranked_without_being_written_down() {
+        let mut values = vec![-3.5, -0.0, 0.0, 1e-300, 0.1, 0.1, 0.3, 2.0, 1e9];
+        values.sort_by(f64::total_cmp);
+        let mut means: Vec<f64> = (0..values.len())
+            .flat_map(|i| values[i..].iter().map(move |b| (i, *b)))
+            .map(|(i, b)| (values[i] + b) / 2.0)
+            .collect();
+        means.sort_by(f64::total_cmp);
+        for (rank, mean) in means.iter().enumerate() {
+            assert_eq!(pair_mean(&values, rank), *mean, "rank {rank}");
+        }
     }
 }

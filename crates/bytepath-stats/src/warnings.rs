@@ -18,6 +18,9 @@ const DRIFT_P_MAX: f64 = 0.01;
 /// Below this many blocks even a strictly rising row has more than [`DRIFT_P_MAX`] by chance.
 const DRIFT_BLOCKS_MIN: usize = 6;
 
+/// Of more blocks than this, medians of neighbours are looked at.
+const DRIFT_VALUES_MAX: usize = 1000;
+
 /// Two modes closer than this share are not worth a warning.
 pub const MODES_GAP_MIN: f64 = 0.05;
 
@@ -64,11 +67,14 @@ pub struct Drift {
 
 /// Whether the samples, in the order of their blocks, drift: Mann's and Kendall's test of the
 /// order (1945), the slope after Theil and Sen (1968), both blind to outliers. `None` when they do
-/// not, when the drift is smaller than [`DRIFT_SHARE_MIN`], or with fewer than 6 blocks.
+/// not, when the drift is smaller than [`DRIFT_SHARE_MIN`], or with fewer than 6 blocks. Of more than
+/// 1,000, medians of neighbours stand for them: the test takes the square of their number.
 ///
 /// Ratios to the reference arm survive a drift, because arms meet block by block; medians do not.
 pub fn drift(samples: &[f64]) -> Option<Drift> {
     let logs = logarithms(samples).ok().filter(|logs| logs.len() >= DRIFT_BLOCKS_MIN)?;
+    let group = logs.len().div_ceil(DRIFT_VALUES_MAX);
+    let logs: Vec<f64> = logs.chunks(group).filter_map(median).collect();
     let n = logs.len() as f64;
     let mut score = 0.0_f64;
     let mut slopes = Vec::with_capacity(logs.len() * (logs.len() - 1) / 2);
@@ -120,13 +126,23 @@ pub fn two_modes(samples: &[f64]) -> Option<TwoModes> {
     let logs = logarithms(samples).ok().filter(|logs| logs.len() >= MODES_BLOCKS_MIN)?;
     let logs = sorted(&logs);
     let smallest = MODE_SAMPLES_MIN.max(logs.len().div_ceil(5));
-    let within = |split: usize| squares(&logs[..split]) + squares(&logs[split..]);
-    let split =
-        (smallest..=logs.len() - smallest).min_by(|a, b| within(*a).total_cmp(&within(*b)))?;
+    // The squares within two groups are least where those between them are most.
+    let centre = logs.iter().sum::<f64>() / logs.len() as f64;
+    let mut sum = 0.0;
+    let between: Vec<f64> = (1..)
+        .zip(&logs)
+        .map(|(lower, log)| {
+            sum += log - centre;
+            sum * sum / f64::from(lower) / (logs.len() as f64 - f64::from(lower))
+        })
+        .collect();
+    let split = (smallest..=logs.len() - smallest)
+        .max_by(|a, b| between[*a - 1].total_cmp(&between[*b - 1]))?;
+    let within = squares(&logs[..split]) + squares(&logs[split..]);
     let (low, high) = logs.split_at(split);
     let (low_centre, high_centre) = (median(low)?, median(high)?);
     let far_apart = (high_centre - low_centre).exp_m1() >= MODES_GAP_MIN;
-    let split_explains = 1.0 - within(split) / squares(&logs);
+    let split_explains = 1.0 - within / squares(&logs);
     (far_apart && split_explains >= explained_min(logs.len())).then(|| TwoModes {
         low: low_centre.exp(),
         low_samples: low.len(),

@@ -2,7 +2,7 @@
 
 use bytepath_stats::{
     Decision, Interval, Ratio, StatsError, UNTIL_CI_BLOCKS_MIN, UNTIL_CI_CONSECUTIVE, UntilCi,
-    bootstrap_median_interval, median, median_interval, percentile,
+    bootstrap_median_interval, drift, median, median_interval, percentile, two_modes,
 };
 
 fn interval(low: f64, high: f64) -> Interval {
@@ -51,14 +51,36 @@ fn the_exact_bootstrap_is_what_drawing_tends_to() {
 }
 
 #[test]
-fn the_bootstrap_copes_with_thousands_of_blocks() {
-    for blocks in [1999, 2000] {
+fn the_bootstrap_copes_with_a_hundred_thousand_blocks() {
+    for blocks in [999, 1000, 1001, 100_000] {
         let values: Vec<f64> = (0..blocks).map(f64::from).collect();
         let found = bootstrap_median_interval(&values);
         // The median's rank deviates by half the root of the number of values.
         let reach = 1.96 * f64::from(blocks).sqrt() / 2.0;
         assert!((found.high - found.low - 2.0 * reach).abs() < 5.0, "{found:?} for {blocks}");
     }
+}
+
+/// As many as a run of a short command has in an hour: by the square of their number it would take 80 GB.
+#[test]
+fn a_hundred_thousand_blocks_are_compared_and_looked_through() {
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut noise = |centre: f64| -> Vec<f64> {
+        (0..100_000).map(|_| centre * (1.0 + 0.1 * (random.f64() - 0.5))).collect()
+    };
+    let (reference, arm) = (noise(1.0), noise(1.5));
+    let ratio = Ratio::of(&arm, &reference).expect("they pair up");
+    assert!(ratio.interval.contains(1.5) && ratio.interval.high - ratio.interval.low < 0.002);
+    let found = median_interval(&reference).expect("an interval");
+    assert!(found.contains(1.0) && found.high - found.low < 0.002, "{found:?}");
+    assert_eq!((drift(&reference), two_modes(&reference)), (None, None));
+    let rising: Vec<f64> =
+        reference.iter().enumerate().map(|(i, value)| value * (1.0 + i as f64 / 1e6)).collect();
+    let total = drift(&rising).expect("it rises").total_share;
+    assert!((total - 0.1).abs() < 0.01, "{total}");
+    let both: Vec<f64> = arm.iter().zip(&reference).flat_map(|(a, b)| [*a, *b]).collect();
+    let modes = two_modes(&both).expect("there are two");
+    assert_eq!((modes.low_samples, modes.high_samples), (100_000, 100_000));
 }
 
 #[test]

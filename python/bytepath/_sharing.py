@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import weakref
 from collections.abc import Callable
 from multiprocessing import parent_process, util
 from operator import index
 from threading import RLock, Thread, current_thread, main_thread
 from threading import enumerate as enumerate_threads
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bytepath import _bytepath
 from bytepath._channel_errors import PeerGone
@@ -29,6 +30,37 @@ MOMENT_S = 0.002
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
 _exits_in = 0
 _ended_in = 0
+
+
+# Python 3.10 has no Self.
+_Kind = TypeVar("_Kind", bound="Closing")
+
+
+class Closing:
+    """What `with` closes, as does nobody having it any more."""
+
+    # One that could not be made has nothing to close.
+    _closed = True
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self: _Kind) -> _Kind:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # The function is kept here, as modules are emptied while the interpreter ends.
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self._closed:
+            return
+        try:
+            self.close()
+        except Exception:
+            # So may be what it needs. What there was to say was said before, and its descriptors go with it.
+            if not is_finalizing():
+                raise
 
 
 def keep_account_of(owner: Any) -> None:

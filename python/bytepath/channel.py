@@ -18,7 +18,7 @@ from typing import Any
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
-from bytepath._sharing import CAPACITY, RING_BYTES, Readers, check_ring_bytes, check_sizes, keep_account_of, until
+from bytepath._sharing import CAPACITY, RING_BYTES, Closing, Readers, check_ring_bytes, check_sizes, keep_account_of, until
 from bytepath._pickling import dumps, loads
 
 __all__ = ["AsyncChannel", "Channel", "ChannelError", "ChannelListener", "PeerGone"]
@@ -44,7 +44,7 @@ _GIVEN_MOST = 100_000
 _KNOWN_TO_ALL = (type, ModuleType, FunctionType, FrameType)
 
 
-class Channel:
+class Channel(Closing):
     """One end of a channel, as `multiprocessing.Pipe` makes two: what one sends, the other receives.
 
     Large buffers of objects (arrays, data frames, tables) are written once into shared memory, and received
@@ -234,16 +234,6 @@ class Channel:
         """Whether this end is closed."""
         return self._closed
 
-    def __enter__(self) -> Channel:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            self.close()
-
     def _let_go(self, early: bool = False) -> None:
         self._make_last_word()
         outbox, inbox = self._outbox, self._inbox
@@ -255,10 +245,14 @@ class Channel:
     def _make_last_word(self) -> None:
         """Has something to say that no more comes with where this process has only received: that its descriptors are
         closed says only that it is gone."""
-        if self._outbox is None and self._owner == os.getpid():
+        if self._outbox is None and "_sends" not in self._unmade and self._owner == os.getpid():
             # Where even that cannot be made, the other end is told so much.
             with contextlib.suppress(OSError, MemoryError), self._making:
-                _bytepath.make_first(self, "_outbox", "_sends", _bytepath.Outbox.from_fd, 0, 0)
+                try:
+                    _bytepath.make_first(self, "_outbox", "_sends", _bytepath.Outbox.from_fd, 0, 0)
+                except PeerGone as error:
+                    # Nobody is there to be told, and it is not said again as this is closed after the exit.
+                    self._unmade["_sends"] = error.with_traceback(None)
 
     def _forked(self) -> None:
         # What the parent has used is the parent's, whose ends are not to stay open here.
@@ -335,7 +329,7 @@ class AsyncChannel:
         self._channel.close()
 
 
-class ChannelListener:
+class ChannelListener(Closing):
     """Waits at an address, a path, or `@` and a name, for processes that are not related to connect."""
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
@@ -386,12 +380,6 @@ class ChannelListener:
         fd = None if listener is None else listener.abandon()
         if fd is not None:
             os.close(fd)
-
-    def __enter__(self) -> ChannelListener:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _told(meeting: socket.socket, end: float | None) -> tuple[bytes, list[_bytepath.Held]]:

@@ -18,6 +18,7 @@ from bytepath._sharing import (
     CAPACITY,
     MOMENT_S,
     RING_BYTES,
+    Closing,
     Readers,
     check_ring_bytes,
     check_sizes,
@@ -42,7 +43,7 @@ _CONNECTS_S = 0.05
 _NO_LIMIT = 2**63 - 1
 
 
-class Queue:
+class Queue(Closing):
     """A queue between processes, as `multiprocessing.Queue` is one: any number of them put, and one gets, or,
     with `receivers="many"`, any number of them.
 
@@ -418,16 +419,6 @@ class Queue:
 
     def cancel_join_thread(self) -> None:
         """Does nothing, as `join_thread` does."""
-
-    def __enter__(self: _Kind) -> _Kind:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            self.close()
 
     def _let_go_if_closed(self) -> None:
         """For who has just made an end: another thread may have closed the queue meanwhile, which does not wait for

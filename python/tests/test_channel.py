@@ -1048,6 +1048,114 @@ def test_an_interpreter_may_end_with_views_alive():
     assert other.communicate(timeout=30)[1] == b"" and other.returncode == 0
 
 
+# How a program comes to end with a channel of which it has only received, and whose other end is closed.
+ENDS_RECEIVING = {
+    "a child closes": """
+import multiprocessing
+import bytepath
+
+def work(there):
+    there.send("sent")
+    there.close()
+
+if __name__ == "__main__":
+    here, there = bytepath.Channel.pair()
+    child = multiprocessing.get_context("fork").Process(target=work, args=(there,))
+    child.start()
+    there.close()
+    print(here.recv(timeout=30))
+    child.join()
+""",
+    "until the end": """
+import bytepath
+
+here, there = bytepath.Channel.pair()
+there.send("sent")
+there.close()
+try:
+    while True:
+        print(here.recv(timeout=30))
+except EOFError:
+    pass
+""",
+    "asyncio": """
+import asyncio
+import bytepath
+
+async def receive():
+    global here
+    here, there = bytepath.Channel.pair()
+    there.send("sent")
+    print(await here.aio.recv())
+    there.close()
+
+asyncio.run(receive())
+""",
+    "a listener": """
+import os
+import bytepath
+
+address = f"@bytepath-test-ends-{os.getpid()}"
+listener = bytepath.ChannelListener(address)
+there = bytepath.Channel.connect(address)
+here = listener.accept(timeout=30)
+there.send("sent")
+there.close()
+try:
+    while True:
+        print(here.recv(timeout=30))
+except EOFError:
+    pass
+""",
+    "a cycle": """
+import bytepath
+
+here, there = bytepath.Channel.pair()
+there.send("sent")
+print(here.recv(timeout=30))
+there.close()
+here.itself = here
+""",
+    "after the exit": """
+import atexit
+
+def late():
+    global here
+    here, there = bytepath.Channel.pair()
+    there.send("sent")
+    print(here.recv(timeout=30))
+    there.close()
+
+# First, and so run after what bytepath registers.
+atexit.register(late)
+import bytepath
+
+queue = bytepath.Queue()
+queue.put("before")
+""",
+}
+
+
+@pytest.mark.parametrize("ends", ENDS_RECEIVING)
+def test_a_program_that_has_only_received_ends_without_a_word(ends, tmp_path):
+    (tmp_path / "program.py").write_text(ENDS_RECEIVING[ends])
+    done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "sent\n", "")
+
+
+def test_exceptions_that_are_not_there_are_told_as_that(monkeypatch):
+    name = "bytepath._channel_errors"
+    # Once the interpreter ends there is None, and then nothing.
+    for is_none in (True, False):
+        if is_none:
+            monkeypatch.setitem(sys.modules, name, None)
+        else:
+            monkeypatch.delitem(sys.modules, name)
+        for connect in (bytepath.Channel.connect, bytepath.Queue.connect):
+            with pytest.raises(ImportError, match=f"^{name} is not there$"):
+                connect("@bytepath-test-nobody", timeout=0)
+
+
 def test_bad_objects_and_closed_ends_are_refused_and_harm_nothing():
     queue = bytepath.Queue()
     with pytest.raises((pickle.PicklingError, AttributeError)):

@@ -11,19 +11,21 @@ pub(crate) use bytepath::planning::{
 };
 use bytepath::planning::{Carrying as Work, Wishes};
 use bytepath::profile::ProfileError;
-use bytepath::routes::ROUTES;
+use bytepath::routes::{ROUTES, by_name};
 use bytepath::{Cancel, Job, Knobs, Meter, Moved, Plan, Profile};
 use clap::Args;
+use clap::builder::TypedValueParser;
 use rustix::io::Errno;
 
 use crate::said::say;
+use crate::values::one_of;
 
 /// Options of every mover.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Plan")]
 pub(crate) struct PlanOptions {
     /// Move by this route alone, or fail
-    #[arg(long, value_name = "NAME", value_parser = crate::values::one_of(routes()))]
+    #[arg(long, value_name = "NAME", value_parser = one_of(routes()))]
     pub(crate) route: Option<String>,
     /// The profile of this machine, as bytepath tune made it; its usual place unless given
     #[arg(long, value_name = "FILE", conflicts_with = "route")]
@@ -50,6 +52,11 @@ pub(crate) fn explain_by_hand(job: &Job<'_>, option: &str) {
 fn routes() -> impl Iterator<Item = (&'static str, &'static str)> {
     let routes = ROUTES.iter().map(|route| (route.name(), route.summary()));
     routes.filter(|(name, _)| *name != "tee")
+}
+
+/// Takes the name of one of them, and lists them with what they do.
+pub(crate) fn route() -> impl TypedValueParser<Value = &'static str> {
+    one_of(routes()).try_map(|name| by_name(&name).map(|it| it.name()).ok_or("no such route"))
 }
 
 /// What is needed to carry a job out.

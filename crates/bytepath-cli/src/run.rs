@@ -60,9 +60,10 @@ use watch::Watched;
 /// The text means what it means to the shell, and ends as it would there. A pipeline of plain
 /// commands is taken apart where the shell is sh, dash, bash or ash, and its stages are run with
 /// larger pipes between them. Anything else (lists, loops, subshells, …) is run by the shell as it
-/// is, and so is all text by another shell, such as zsh or fish (--shell /bin/sh does otherwise), and
-/// where BASH_ENV, SHELLOPTS or BASHOPTS is set; its pipes are found and made larger from outside, but
-/// no stage has a status, --own-movers puts nothing in the place of others, and --pipefail takes bash.
+/// is, and so is all text by another shell, such as zsh or fish (--shell /bin/sh does otherwise), and by
+/// bash where SHELLOPTS or BASHOPTS is set, or BASH_ENV, which it does not read as sh; its pipes are found
+/// and made larger from outside, but no stage has a status, --own-movers puts nothing in the place of
+/// others, and --pipefail takes bash.
 /// In both cases no stage interrupts another that runs, all are looked at several times a second, and
 /// those that are faster together on one CPU are put there. --explain-plan says what is run how.
 #[derive(Args, Default)]

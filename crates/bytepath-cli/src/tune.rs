@@ -8,9 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use bytepath::Profile;
 use bytepath::machine::Machine;
-use bytepath::plan::PlanError;
 use bytepath::profile::{End, Measured, Pair, tuning};
-use bytepath::routes::by_name;
 use bytepath_lab::lab::{Blocks, LabError};
 use bytepath_lab::noise::Watch;
 use bytepath_lab::schedule::fresh_seed;
@@ -24,7 +22,7 @@ use crate::output::{self, Output};
 use crate::planning::{named_profile, no_folder};
 use crate::said::{self, say};
 use crate::usage::wrong_usage;
-use crate::{interrupt, left, values};
+use crate::{interrupt, left, planning, values};
 
 /// A check has as many blocks as give intervals that can tell, and samples that go on long enough for
 /// the planner to look at the profile.
@@ -55,7 +53,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     bytes: Option<u64>,
     /// Measure this route too, wherever it suits the ends; may be given more than once
-    #[arg(long, value_name = "NAME", value_parser = route)]
+    #[arg(long, value_name = "NAME", value_parser = planning::route())]
     route: Vec<&'static str>,
     /// The profile; bytepath/profile.json in $XDG_STATE_HOME or ~/.local/state unless given
     #[arg(long, value_name = "FILE")]
@@ -69,12 +67,6 @@ pub(crate) struct Options {
     /// Run the planner's choice beside every fixed one, and fail if it is more than 5% behind
     #[arg(long, conflicts_with_all = ["quick", "json"])]
     check: bool,
-}
-
-/// The name of a route that there is.
-fn route(name: &str) -> Result<&'static str, PlanError> {
-    let unknown = || PlanError::UnknownRoute { name: name.into() };
-    by_name(name).map(|route| route.name()).ok_or_else(unknown)
 }
 
 impl Options {
@@ -206,10 +198,9 @@ fn figures(sites: &[Site], effort: Effort, routes: &[&'static str]) -> anyhow::R
     let run = |site| PairRun { program: &program, site, effort, spin, seed: fresh_seed(), routes };
     let runs: Vec<PairRun<'_>> = sites.iter().map(run).collect();
     let mut looked = Vec::new();
-    let mut suited = Vec::new();
     for (index, run) in runs.iter().enumerate() {
         for ends in tune::pairs_at(first(index)) {
-            match Looked::at(run, ends, budget.next_part(), &mut suited) {
+            match Looked::at(run, ends, budget.next_part()) {
                 Ok(pair) => looked.push(pair),
                 // Ends of which nothing can be measured here leave the planner its rules.
                 Err(error) if cannot_run(&error) => {
@@ -219,7 +210,6 @@ fn figures(sites: &[Site], effort: Effort, routes: &[&'static str]) -> anyhow::R
             }
         }
     }
-    tell_unsuited(routes, &suited);
     let mut doubt: f64 = looked.iter().map(|looked| tune::doubt(&looked.pair)).sum();
     for looked in looked {
         let own = tune::doubt(&looked.pair);
@@ -231,33 +221,18 @@ fn figures(sites: &[Site], effort: Effort, routes: &[&'static str]) -> anyhow::R
 }
 
 /// Every choice between two ends, roughly. Tells why a route that was asked for, and suits them, gave
-/// nothing, and notes in `suited` that it does.
-fn scanned(
-    run: &PairRun<'_>,
-    ends: (End, End),
-    suited: &mut Vec<&'static str>,
-) -> anyhow::Result<Pair> {
+/// nothing.
+fn scanned(run: &PairRun<'_>, ends: (End, End)) -> anyhow::Result<Pair> {
     let record = whole(run.scan(ends))?;
     let pair = run.measured(ends, std::slice::from_ref(&record));
     for route in run.routes {
         let is_it = |choice: &Measured| choice.choice.route == *route;
         let has_figure = pair.choices.iter().any(is_it);
-        let refused = run.refused(ends, &record, route).filter(|_| !has_figure);
-        if let Some(why) = refused {
+        if let Some(why) = run.refused(ends, &record, route).filter(|_| !has_figure) {
             say(format_args!("--route {route}: {} to {}: {why}", ends.0, ends.1));
-        }
-        if has_figure || refused.is_some() {
-            suited.push(*route);
         }
     }
     Ok(pair)
-}
-
-/// Tells of routes that were asked for in vain.
-fn tell_unsuited(routes: &[&'static str], suited: &[&'static str]) {
-    for route in routes.iter().filter(|route| !suited.contains(route)) {
-        say(format_args!("--route {route}: it suits no ends that were measured"));
-    }
 }
 
 /// How many pairs there are to measure at all these sites.
@@ -279,10 +254,9 @@ impl Looked<'_> {
         run: &'a PairRun<'a>,
         ends: (End, End),
         blocks: Blocks,
-        suited: &mut Vec<&'static str>,
     ) -> anyhow::Result<Looked<'a>> {
         let began = Instant::now();
-        let scanned = scanned(run, ends, suited)?;
+        let scanned = scanned(run, ends)?;
         let blocks = match blocks {
             Blocks::Within(time) => match time.checked_sub(began.elapsed()) {
                 // The look has to do where there is no time for more.
@@ -381,13 +355,13 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let path = std::path::absolute(path)?;
     let spin = tune::spin_budget(&profile.costs);
     let mut budget = Budget::new(effort, pairs(&sites));
-    let (mut behind, mut untold, mut suited) = (0, 0, Vec::new());
+    let (mut behind, mut untold) = (0, 0);
     told(table::regret_head())?;
     for (index, site) in sites.iter().enumerate() {
         let (seed, routes) = (fresh_seed(), &options.route[..]);
         let run = PairRun { program: &program, site, effort, spin, seed, routes };
         for pair in tune::pairs_at(first(index)) {
-            let found = compared(&run, pair, (path.as_path(), budget.next_part()), &mut suited)?;
+            let found = compared(&run, pair, (path.as_path(), budget.next_part()))?;
             let lost = found.as_ref().is_some_and(Regret::is_too_large);
             behind += u64::from(lost);
             untold += u64::from(found.is_none());
@@ -395,7 +369,6 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
             told(table::regret(pair, found.as_ref(), verdict))?;
         }
     }
-    tell_unsuited(&options.route, &suited);
     match found_wrong(behind, untold, &again) {
         Some(wrong) => bail!(wrong),
         None => Ok(()),
@@ -407,9 +380,8 @@ fn compared(
     run: &PairRun<'_>,
     ends: (End, End),
     by: (&Path, Blocks),
-    suited: &mut Vec<&'static str>,
 ) -> anyhow::Result<Option<Regret>> {
-    match regret(run, ends, by, suited) {
+    match regret(run, ends, by) {
         Err(error) if cannot_run(&error) => {
             say(format_args!("{} to {}: {error}", ends.0, ends.1));
             Ok(None)
@@ -422,9 +394,8 @@ fn regret(
     run: &PairRun<'_>,
     ends: (End, End),
     (profile, blocks): (&Path, Blocks),
-    suited: &mut Vec<&'static str>,
 ) -> anyhow::Result<Option<Regret>> {
-    let scanned = scanned(run, ends, suited)?;
+    let scanned = scanned(run, ends)?;
     let look = || whole(run.contenders(ends, &scanned, Some(profile), blocks));
     let mut looks = vec![look()?];
     let found = Regret::of(&looks);
@@ -538,7 +509,7 @@ mod tests {
         }
         let settled = looked().settled(Some(Blocks::Exactly(1))).expect("the pair is kept");
         assert_eq!(settled, pair);
-        let compared = compared(&run, ends, (folder.path(), Blocks::Exactly(3)), &mut Vec::new());
+        let compared = compared(&run, ends, (folder.path(), Blocks::Exactly(3)));
         assert_eq!(compared.expect("the other pairs go on"), None);
     }
 

@@ -68,7 +68,7 @@ pub(super) const ENVIRONMENT: &[Told] = &[
     ),
     Told::new(
         "BASH_ENV, SHELLOPTS, BASHOPTS, BASH_COMPAT, BASH_XTRACEFD",
-        "Where one of them is set, and not empty, the shell runs all text as it is: it could mean something else in parts.",
+        "Where one of them is set, and not empty, bash runs all text as it is: it could mean something else in parts. As sh, bash reads no BASH_ENV.",
         &["run", "bench-run"],
     ),
     Told::new(

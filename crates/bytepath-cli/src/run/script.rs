@@ -157,16 +157,16 @@ pub(super) struct Own {
 pub(super) fn taken_apart(line: &OsStr, path: &Path, own: Option<&Own>) -> Script {
     let shell = path.file_name().unwrap_or_default();
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_bash = || is_bash_within(path);
     if !SHELLS.iter().any(|known| shell == *known) {
         Script::Whole("its shell is not one whose stages are known to stand alone")
-    } else if is_set("BASH_ENV") {
+    } else if is_set("BASH_ENV") && shell != "sh" && is_bash() {
         Script::Whole("BASH_ENV names a file that would be run once a stage")
-    } else if is_set("SHELLOPTS") || is_set("BASHOPTS") {
+    } else if (is_set("SHELLOPTS") || is_set("BASHOPTS")) && is_bash() {
         Script::Whole("SHELLOPTS or BASHOPTS set options that may be meant for the whole")
     } else if shell == "bash" && is_outermost() && (is_from_afar() || has_socket_as_input()) {
         Script::Whole("its shell may run ~/.bashrc first, which would be run once a stage")
-    } else if COMPLAINED_OF.iter().any(|name| is_set(name))
-        || is_too_deep()
+    } else if (COMPLAINED_OF.iter().any(|name| is_set(name)) || is_too_deep()) && is_bash()
         || is_nowhere()
         || complains_by_itself(path)
     {

@@ -138,6 +138,48 @@ fn options_of_shells_in_the_environment_are_meant_for_the_whole() {
 }
 
 #[test]
+fn what_only_bash_reads_leaves_a_text_to_no_other_shell() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = folder.path().join("said");
+    std::fs::write(&said, "echo said >&2").expect("written");
+    let said = said.to_str().expect("plain");
+    let variables = [
+        ("BASH_ENV", said),
+        ("SHELLOPTS", "noglob"),
+        ("BASHOPTS", "extglob"),
+        ("BASH_COMPAT", "5"),
+    ];
+    let bash_as_sh = folder.path().join("sh");
+    let mut shells: Vec<(String, &[&str])> = vec![];
+    if installed("dash") {
+        shells.push((path_of("dash"), &[]));
+    }
+    if installed("bash") {
+        std::os::unix::fs::symlink(path_of("bash"), &bash_as_sh).expect("linked");
+        shells.push((
+            bash_as_sh.to_str().expect("plain").to_owned(),
+            &["SHELLOPTS", "BASHOPTS", "BASH_COMPAT"],
+        ));
+        shells.push((path_of("bash"), &["BASH_ENV", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT"]));
+    }
+    let text = "echo * | cat | cat";
+    for (shell, read) in shells {
+        for (name, value) in variables {
+            let mut theirs = Command::new(&shell);
+            theirs.args(["-c", text]);
+            let mut ours = bytepath(&["run", "--no-summary", "--shell", &shell, text]);
+            let [theirs, ours] = [&mut theirs, &mut ours]
+                .map(|command| run(command.env(name, value).current_dir(folder.path())));
+            assert!(same(&theirs, &ours), "{shell}: {name}: {theirs:?} but {ours:?}");
+            let words = ["run", "--no-summary", "--explain-plan", "--shell", &shell, text];
+            let told = run(bytepath(&words).env(name, value)).stderr;
+            let is_whole = told.contains(&format!("{shell} runs it as it is: "));
+            assert_eq!(is_whole, read.contains(&name), "{shell}: {name}: {told}");
+        }
+    }
+}
+
+#[test]
 fn what_begins_as_an_option_is_none_of_the_shells() {
     for shell in ["sh", "bash", "dash"].into_iter().filter(|shell| installed(shell)) {
         for text in ["+x; echo on", "+x", "-"] {

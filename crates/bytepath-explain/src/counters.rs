@@ -9,7 +9,7 @@ use perf_event::events::{Hardware, Software, Tracepoint};
 use perf_event::{Builder, Counter};
 
 use crate::Whom;
-use crate::missing::{Missing, paranoid};
+use crate::missing::{Missing, REFUSED, binding};
 use crate::sys::event::set_filter;
 use crate::tracefs::Tracepoints;
 use crate::usage::so_far;
@@ -224,11 +224,12 @@ fn hardware(counted: &Counted<'_>) -> Vec<Sum> {
 
 /// Why something cannot be counted, and what would allow it.
 pub(crate) fn why(error: &io::Error) -> String {
-    match (error.raw_os_error(), paranoid()) {
+    match (error.raw_os_error(), binding()) {
         (Some(libc::EACCES | libc::EPERM), Some(level)) => format!(
             "kernel.perf_event_paranoid is {level}; root or CAP_PERFMON, or \
              kernel.perf_event_paranoid=-1 with a tracefs that all may read, allows it"
         ),
+        (Some(libc::EACCES | libc::EPERM), None) => REFUSED.to_owned(),
         (Some(libc::EMFILE), _) => "too few open files are allowed; raise ulimit -n".to_owned(),
         _ => format!("perf_event_open: {error}"),
     }

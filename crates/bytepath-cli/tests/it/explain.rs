@@ -315,6 +315,28 @@ fn a_file_that_there_are_no_samples_for_is_a_failure_that_says_why() {
 }
 
 #[test]
+fn what_refuses_events_is_not_said_to_be_a_level_that_does_not_bind() {
+    if !may_see_all() {
+        return;
+    }
+    let done = shell(
+        "strace -f -qqq -o /dev/null -e trace=perf_event_open \
+         -e inject=perf_event_open:error=EPERM $bytepath explain -- true",
+    );
+    if done.stderr.contains("strace") {
+        eprintln!("skipped: no strace to refuse events: {done:?}");
+        return;
+    }
+    let said = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    for what in ["no samples", "not counted: wake-ups"] {
+        let said = said.contains(&format!("{what}: the kernel refuses perf_event_open: "));
+        // Not all machines tell of wake-ups.
+        assert!(said || !done.stderr.contains(what), "{what}: {done:?}");
+    }
+    assert!(said.contains("seccomp filter") && !said.contains("perf_event_paranoid"), "{done:?}");
+}
+
+#[test]
 fn an_ordinary_user_sees_less_and_is_told_what_is_missing() {
     let Some(as_nobody) = as_nobody() else { return };
     let done = shell(&format!("{as_nobody} {BYTEPATH} explain -- sh -c '{WORKS}'"));

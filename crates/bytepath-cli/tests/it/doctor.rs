@@ -6,7 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, Done, bytepath, run, run_for_nobody};
+use crate::calls::may_trace;
+use crate::program::{BYTEPATH, Done, bytepath, run, run_for_nobody, shell};
 
 fn findings(json: &Value) -> Vec<&Value> {
     json["findings"].as_array().expect("findings").iter().collect()
@@ -107,6 +108,19 @@ fn wrong_usage_ends_with_2_and_names_what_there_is() {
     {
         let name = fixed["name"].as_str().expect("a name");
         run(&mut bytepath(&["doctor", "--apply", name])).refused(2, &["change it yourself"]);
+    }
+}
+
+#[test]
+fn a_place_has_its_mount_and_its_device_where_statx_is_refused_too() {
+    if !may_trace() {
+        return;
+    }
+    let told = run(&mut bytepath(&["doctor", "--dir", "/", "--json", "-"])).json();
+    let strace = "strace -f -qqq -o /dev/null -e trace=statx -e inject=statx:error=EPERM";
+    let refused = shell(&format!("{strace} $bytepath doctor --dir / --json -")).json();
+    for name in ["file-system", "mount-options", "iopoll"] {
+        assert_eq!(finding(&refused, name), finding(&told, name));
     }
 }
 

@@ -31,7 +31,7 @@ use crate::classic::{
 use crate::close::closed_well;
 use crate::errno::word;
 use crate::metrics;
-use crate::quote::{always_quoted, quoted};
+use crate::quote::{always_quoted, shown};
 use crate::sys::{interrupts, start};
 use extras::Extras;
 use hash::Hashing;
@@ -363,11 +363,6 @@ struct Prepared {
     spill: Option<File>,
     /// How it comes to its plan.
     planned: Planned,
-}
-
-/// A folder's name in a message.
-fn shown(folder: &Path) -> String {
-    String::from_utf8_lossy(&quoted(folder.as_os_str())).into_owned()
 }
 
 /// # Errors

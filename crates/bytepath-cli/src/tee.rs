@@ -236,7 +236,8 @@ impl Tee<'_> {
         let without_queue = fan_out.clone();
         let work = || match extras.queue {
             None => Ok(fan_out.run(&on_loss)),
-            Some(memory_bytes) => {
+            Some(bytes) => {
+                let memory_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
                 let queue = Queue { memory_bytes, spill: spill.map(AsFd::as_fd) };
                 let said: Vec<_> = outputs.ends().iter().map(|_| AtomicU8::new(0)).collect();
                 let on_full = |place: usize| {

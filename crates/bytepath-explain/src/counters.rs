@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
 
+use bytepath::machine::survived;
 use perf_event::events::{Hardware, Software, Tracepoint};
 use perf_event::{Builder, Counter};
 
@@ -143,6 +144,7 @@ impl Counted<'_> {
     /// An event for each thread that is there, which those that come from it inherit. What this one starts
     /// is counted from its exec(2) on: until then it is a copy of this program, which searches PATH.
     fn each_thread(&self, builder: &mut Builder<'_>) -> io::Result<Vec<Counter>> {
+        survived(libc::SYS_perf_event_open)?;
         builder.exclude_kernel(false).exclude_hv(true).inherit(true);
         if self.whom == Whom::Started {
             return Ok(vec![builder.enabled(false).enable_on_exec(true).observe_self().build()?]);

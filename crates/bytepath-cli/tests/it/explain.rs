@@ -8,7 +8,7 @@ use bytepath_report::{Record, schema};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, as_nobody, bytepath, root, run, shell, spawned};
+use crate::program::{BYTEPATH, as_nobody, bytepath, root, run, shell, spawned, where_calls_kill};
 
 /// A child that works for a moment.
 const WORKS: &str = "head -c 300M /dev/zero | md5sum >/dev/null";
@@ -334,6 +334,16 @@ fn what_refuses_events_is_not_said_to_be_a_level_that_does_not_bind() {
         assert!(said || !done.stderr.contains(what), "{what}: {done:?}");
     }
     assert!(said.contains("seccomp filter") && !said.contains("perf_event_paranoid"), "{done:?}");
+}
+
+#[test]
+fn where_a_filter_kills_who_opens_events_the_command_runs_without() {
+    let explained = ["explain", "--", "sh", "-c", "echo out; exit 3"];
+    let done = where_calls_kill(&[libc::SYS_perf_event_open], &explained);
+    assert_eq!((done.status.code(), done.stdout.as_str()), (Some(3), "out\n"), "{done:?}");
+    for word in ["no samples", "seccomp"] {
+        assert!(done.stderr.contains(word), "{word}: {done:?}");
+    }
 }
 
 #[test]

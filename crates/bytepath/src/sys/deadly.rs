@@ -40,16 +40,19 @@ pub fn survived(call: libc::c_long) -> Result<(), Errno> {
     }
 }
 
+/// An argument as wide as a call takes them.
+const NONE: libc::c_long = 0;
+
 fn kills(call: libc::c_long) -> bool {
     // No signal tells of its end, which is nobody else's business: who waits for any child is not given it.
     // SAFETY: as fork(2); the new process makes system calls only.
-    let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
+    let child = unsafe { libc::syscall(libc::SYS_clone, NONE, NONE, NONE, NONE, NONE) };
     if child == 0 {
         // It leaves no core.
         // SAFETY: it concerns this process alone.
-        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, NONE) };
         // SAFETY: no call of the list reads or writes anything at address 0.
-        unsafe { libc::syscall(call, 0, 0, 0, 0, 0, 0) };
+        unsafe { libc::syscall(call, NONE, NONE, NONE, NONE, NONE, NONE) };
         // SAFETY: nothing of the process it is a copy of is run or written.
         unsafe { libc::_exit(0) };
     }

@@ -123,8 +123,13 @@ fn asked_of(mut words: Vec<OsString>) -> Vec<OsString> {
 fn ours(words: Vec<OsString>) -> ExitCode {
     survive_file_size_limits();
     let words = values::kebab_case(words.into_iter());
-    let words = match commands::parser_of(&words).try_get_matches_from(words) {
+    let words = match commands::parser_of(&words).try_get_matches_from(words.clone()) {
         Ok(words) => words,
+        Err(error) if error.kind() == ErrorKind::InvalidUtf8 => {
+            let odd = words.iter().filter(|word| word.to_str().is_none()).map(quote::shown);
+            let odd = format!("not UTF-8: {}\n", odd.collect::<Vec<_>>().join(" "));
+            return told(&clap::Error::raw(ErrorKind::InvalidUtf8, odd));
+        }
         Err(error) => return told(&without_hidden(error)),
     };
     name_ends(&words);

@@ -12,7 +12,6 @@ use bytepath::{Endpoint, Kind, Meter, Refusal, Stop};
 use clap::Args;
 
 use crate::live::rate;
-use crate::quote::quoted;
 use crate::said::say;
 use crate::sys::start;
 
@@ -66,7 +65,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn one(name: &OsStr, options: &Options, meter: &Meter) -> anyhow::Result<()> {
     if name != "-" {
-        let shown = || String::from_utf8_lossy(&quoted(name)).into_owned();
+        let shown = || crate::quote::shown(name);
         let source = Endpoint::open_source(name).map_err(|error| match error {
             EndpointError::Open { errno, .. } => EndpointError::Open { path: shown(), errno },
             EndpointError::Directory { .. } => EndpointError::Directory { name: shown() },

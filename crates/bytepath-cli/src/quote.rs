@@ -9,6 +9,11 @@ pub(crate) fn quoted(name: &OsStr) -> Vec<u8> {
     quoted_in(name.as_bytes(), Charset::of_environment())
 }
 
+/// The same as text: what is no character of the locale is escaped.
+pub(crate) fn shown(name: impl AsRef<OsStr>) -> String {
+    String::from_utf8_lossy(&quoted(name.as_ref())).into_owned()
+}
+
 /// The name as messages show it that quote every name, as those of cp do.
 pub(crate) fn always_quoted(name: &OsStr) -> String {
     let quoted = always_quoted_in(name.as_bytes(), Charset::of_environment());

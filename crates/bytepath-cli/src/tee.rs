@@ -31,7 +31,7 @@ use crate::classic::{
 use crate::close::closed_well;
 use crate::errno::word;
 use crate::metrics;
-use crate::quote::{always_quoted, quoted};
+use crate::quote::{always_quoted, shown};
 use crate::sys::{interrupts, start};
 use extras::Extras;
 use hash::Hashing;
@@ -236,7 +236,8 @@ impl Tee<'_> {
         let without_queue = fan_out.clone();
         let work = || match extras.queue {
             None => Ok(fan_out.run(&on_loss)),
-            Some(memory_bytes) => {
+            Some(bytes) => {
+                let memory_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
                 let queue = Queue { memory_bytes, spill: spill.map(AsFd::as_fd) };
                 let said: Vec<_> = outputs.ends().iter().map(|_| AtomicU8::new(0)).collect();
                 let on_full = |place: usize| {
@@ -363,11 +364,6 @@ struct Prepared {
     spill: Option<File>,
     /// How it comes to its plan.
     planned: Planned,
-}
-
-/// A folder's name in a message.
-fn shown(folder: &Path) -> String {
-    String::from_utf8_lossy(&quoted(folder.as_os_str())).into_owned()
 }
 
 /// # Errors

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
 
+use bytepath::machine::survived;
 use perf_event::events::{Hardware, Software, Tracepoint};
 use perf_event::{Builder, Counter};
 
 use crate::Whom;
-use crate::missing::{Missing, paranoid};
+use crate::missing::{Missing, REFUSED, binding};
 use crate::sys::event::set_filter;
 use crate::tracefs::Tracepoints;
 use crate::usage::so_far;
@@ -143,6 +144,7 @@ impl Counted<'_> {
     /// An event for each thread that is there, which those that come from it inherit. What this one starts
     /// is counted from its exec(2) on: until then it is a copy of this program, which searches PATH.
     fn each_thread(&self, builder: &mut Builder<'_>) -> io::Result<Vec<Counter>> {
+        survived(libc::SYS_perf_event_open)?;
         builder.exclude_kernel(false).exclude_hv(true).inherit(true);
         if self.whom == Whom::Started {
             return Ok(vec![builder.enabled(false).enable_on_exec(true).observe_self().build()?]);
@@ -224,11 +226,12 @@ fn hardware(counted: &Counted<'_>) -> Vec<Sum> {
 
 /// Why something cannot be counted, and what would allow it.
 pub(crate) fn why(error: &io::Error) -> String {
-    match (error.raw_os_error(), paranoid()) {
+    match (error.raw_os_error(), binding()) {
         (Some(libc::EACCES | libc::EPERM), Some(level)) => format!(
             "kernel.perf_event_paranoid is {level}; root or CAP_PERFMON, or \
              kernel.perf_event_paranoid=-1 with a tracefs that all may read, allows it"
         ),
+        (Some(libc::EACCES | libc::EPERM), None) => REFUSED.to_owned(),
         (Some(libc::EMFILE), _) => "too few open files are allowed; raise ulimit -n".to_owned(),
         _ => format!("perf_event_open: {error}"),
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
+use bytepath::machine::{Capability, Machine};
 use bytepath_report::numbers;
 
 use crate::open::View;
@@ -40,18 +41,13 @@ impl Missing {
     /// Nothing may be sampled.
     pub(crate) fn no_samples(error: &io::Error) -> Missing {
         let why = match error.raw_os_error() {
-            Some(libc::EACCES | libc::EPERM) => match paranoid() {
+            Some(libc::EACCES | libc::EPERM) => match binding() {
                 Some(level) if level > 2 => format!(
                     "kernel.perf_event_paranoid is {level}, which keeps them from whoever is not root \
                      (CAP_PERFMON may not suffice); sysctl kernel.perf_event_paranoid=1, or root, gives \
                      them"
                 ),
-                _ => {
-                    "the kernel refuses perf_event_open: a container's seccomp filter may be why; \
-                      run it with CAP_PERFMON and a profile that allows the call; a process of \
-                      somebody else needs root"
-                        .to_owned()
-                }
+                _ => REFUSED.to_owned(),
             },
             Some(libc::ENOSYS) => {
                 "this kernel has no perf_event_open (CONFIG_PERF_EVENTS)".to_owned()
@@ -83,7 +79,7 @@ impl Missing {
             View::Threads => 1,
             View::UserSpace => 2,
         };
-        let why = match (error.raw_os_error(), paranoid()) {
+        let why = match (error.raw_os_error(), binding()) {
             (Some(libc::EACCES | libc::EPERM), Some(level)) if level > wanted => format!(
                 "kernel.perf_event_paranoid is {level}; sysctl kernel.perf_event_paranoid={wanted}, \
                  CAP_PERFMON or root shows it"
@@ -150,7 +146,19 @@ impl Missing {
     }
 }
 
-/// What the setting is; none where it cannot be read.
-pub(crate) fn paranoid() -> Option<i32> {
-    fs::read_to_string(PARANOID).ok()?.trim().parse().ok()
+/// Why events are refused where the setting is not the reason, and what would allow them.
+pub(crate) const REFUSED: &str = "the kernel refuses perf_event_open: a container's seccomp filter may be \
+    why; run it with CAP_PERFMON and a profile that allows the call; a process of somebody else needs \
+    root";
+
+/// CAP_PERFMON (capabilities(7)).
+const PERFMON: u32 = 38;
+
+/// What the setting is, where it keeps anything from this process; none where it cannot be read. Above 2
+/// it is the distributions' own: Ubuntu's kernels do not ask for CAP_PERFMON there.
+pub(crate) fn binding() -> Option<i32> {
+    let level: i32 = fs::read_to_string(PARANOID).ok()?.trim().parse().ok()?;
+    let held = Machine::this().user().capabilities;
+    let is_free = held.has(Capability::SysAdmin) || (held.0 >> PERFMON & 1 == 1 && level <= 2);
+    (level > -1 && !is_free).then_some(level)
 }

@@ -6,6 +6,7 @@
 
 use std::io;
 
+use bytepath::machine::survived;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Clock, Counter, Sampler};
 
@@ -83,6 +84,7 @@ pub(crate) struct Wanted<'a> {
 /// # Errors
 /// Why nothing is permitted at all.
 pub(crate) fn open(wanted: &Wanted<'_>) -> Result<(Opened, Vec<(View, io::Error)>), io::Error> {
+    survived(libc::SYS_perf_event_open)?;
     let mut refused: Vec<(View, io::Error)> = Vec::new();
     for view in VIEWS {
         let opened = try_to(view, Source::Cycles, wanted)

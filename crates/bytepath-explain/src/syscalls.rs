@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bytepath::machine::survived;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
 use rustix::thread::gettid;
@@ -114,6 +115,7 @@ impl Events {
         threads: &[u32],
         online: &[u32],
     ) -> io::Result<Events> {
+        survived(libc::SYS_perf_event_open)?;
         let mut events =
             Events { rings: Vec::new(), others: Vec::new(), enter_ids: HashSet::new() };
         for cpu in online {

@@ -68,7 +68,13 @@ pub(crate) fn residency(file: impl AsFd, range: Range<u64>) -> Result<Vec<bool>,
 pub(crate) fn is_told(file: impl AsFd) -> Result<bool, Errno> {
     let page = rustix::param::page_size();
     let behind = file_bytes(&file)?.next_multiple_of(page as u64);
-    let mapping = MappedFile::from(&file, behind, page, Access::Read)?;
+    let from = |at| MappedFile::from(&file, at, page, Access::Read);
+    let mapping = match from(behind) {
+        // The file is as long as its file system has them: one of the last pages, which hardly ever is
+        // in the page cache, has to do. Of 2^63 - 1 bytes the very last cannot be mapped either.
+        Err(Errno::OVERFLOW) => from(behind.saturating_sub(2 * page as u64))?,
+        mapped => mapped?,
+    };
     Ok(!mapping.residency()?.any(|is_there| is_there))
 }
 

@@ -30,8 +30,7 @@ impl Shared<'_> {
         let (from, to) = (&pair.source.name, &pair.sink);
         let absolute = std::os::unix::ffi::OsStrExt::as_bytes(pair.source.shown.as_os_str());
         if !absolute.starts_with(b"/") && !is_in_working_directory(to) {
-            let name = crate::quote::quoted(&to.shown);
-            let name = String::from_utf8_lossy(&name);
+            let name = crate::quote::shown(&to.shown);
             let what = "can make relative symbolic links only in current directory";
             return Err(self.voice.wrong(format!("{name}: {what}")));
         }

@@ -15,6 +15,7 @@ use super::live::Live;
 use super::status::Status;
 use super::tally::Tally;
 use crate::closed;
+use crate::quote::shown;
 use crate::sys::start;
 
 /// An input, open.
@@ -36,7 +37,7 @@ impl Source<'_> {
             true => Endpoint::source(rustix::stdio::stdin()),
             false => checked(name).and_then(|()| Endpoint::open_source(Path::new(name))),
         };
-        let shown = name.to_string_lossy().into_owned();
+        let shown = shown(name);
         match opened {
             Ok(endpoint) => Ok(Source { name: shown, endpoint }),
             Err(error) => {
@@ -64,8 +65,7 @@ impl Source<'_> {
 
 /// Whether the name can be opened: see [`closed`].
 fn checked(name: &OsStr) -> Result<(), EndpointError> {
-    let path = || name.to_string_lossy().into_owned();
-    closed::check(name).map_err(|errno| EndpointError::Open { path: path(), errno })
+    closed::check(name).map_err(|errno| EndpointError::Open { path: shown(name), errno })
 }
 
 /// Why an end could not be opened, in a few words.
@@ -108,12 +108,12 @@ impl Sink<'_> {
         live: &Live,
     ) -> Result<Sink<'static>, Status> {
         if let Some(input) = input_that_is(path, inputs) {
-            let (input, path) = (input.to_string_lossy(), path.display());
+            let (input, path) = (shown(input), shown(path));
             live.say(format_args!("{input}: input is the output {path}; it is left as it was"));
             return Err(Status::SAME_FILE);
         }
         let endpoint = checked(path.as_os_str()).and_then(|()| Endpoint::open_sink(path));
-        opened(path.display().to_string(), endpoint, live)
+        opened(shown(path), endpoint, live)
     }
 
     /// Nothing: what is moved there is gone.

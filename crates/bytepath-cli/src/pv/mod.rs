@@ -50,6 +50,7 @@ use watcher::Watcher;
 
 use crate::metrics::{self, Figures};
 use crate::output;
+use crate::quote::shown;
 use crate::sys::start;
 
 /// The program, given the words after its name.
@@ -132,7 +133,7 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
         Some(path) => match pidfile::Pidfile::write(path, live) {
             Ok(pidfile) => Some(pidfile),
             Err(error) => {
-                say(format_args!("{}: {}", path.display(), word(&error)));
+                say(format_args!("{}: {}", shown(path), word(&error)));
                 return Ok(Status::REMOTE.into());
             }
         },

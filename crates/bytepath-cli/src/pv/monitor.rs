@@ -20,6 +20,7 @@ use super::usage::Wrong;
 use super::watch::Bar;
 use super::{Settings, say, watched, word};
 use crate::live::is_in_front;
+use crate::quote::shown;
 use crate::sys::spawn::spawn_as_we_were;
 
 /// Which side of the command is watched.
@@ -113,7 +114,7 @@ pub(crate) fn run(
     let mut child = match child {
         Ok(child) => child,
         Err(error) => {
-            say(format_args!("{}: {}", program.to_string_lossy(), word(&error)));
+            say(format_args!("{}: {}", shown(program), word(&error)));
             return Ok(i32::from(Status::REMOTE.code()));
         }
     };
@@ -138,7 +139,7 @@ pub(crate) fn run(
             });
             let received = out.map_or(Status::DONE, |out| {
                 let Ok(endpoint) = Endpoint::source(out.as_fd()) else { return Status::OPEN };
-                let source = Source { name: program.to_string_lossy().into_owned(), endpoint };
+                let source = Source { name: shown(program), endpoint };
                 let work = Work { settings, live, tally: &got, alone: None };
                 work.run_one(&source, sink)
             });

@@ -14,6 +14,7 @@ use super::usage::{self, Wrong};
 use crate::classic::Order;
 use crate::metrics::MetricsOptions;
 use crate::planning::PlanOptions;
+use crate::quote::shown;
 
 /// Copy each FILE, or standard input, to standard output, and show how far it is
 ///
@@ -361,7 +362,7 @@ fn size(text: &std::ffi::OsStr, units: Units) -> Result<u64, Wrong> {
     if let Some(path) = text.as_bytes().strip_prefix(b"@") {
         let path = Path::new(std::ffi::OsStr::from_bytes(path));
         return size_of(path).map_err(|error| {
-            Wrong::plain(format!("-s: {}: {}", path.display(), super::word(&error)))
+            Wrong::plain(format!("-s: {}: {}", shown(path), super::word(&error)))
         });
     }
     let text = text.to_string_lossy();

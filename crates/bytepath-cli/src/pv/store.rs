@@ -18,6 +18,7 @@ use super::tally::Tally;
 use super::usage::Wrong;
 use super::watch::{Bar, LAST};
 use super::{Settings, say, watched, word};
+use crate::quote::shown;
 
 /// Does both stages; each has a bar of its own, the second with a size.
 pub(crate) fn run(
@@ -27,13 +28,13 @@ pub(crate) fn run(
     settings: &Settings,
     live: &Live,
 ) -> Result<Status, Wrong> {
-    let name = || path.display().to_string();
+    let name = || shown(path);
     let failed = |error: std::io::Error| {
         say(format_args!("{}: {}", name(), word(&error)));
         Ok(Status::OPEN)
     };
     if let Some(input) = super::ends::input_that_is(path, inputs) {
-        let (input, path) = (input.to_string_lossy(), path.display());
+        let (input, path) = (shown(input), name());
         say(format_args!("{input}: input is {path}, to be stored in; it is left as it was"));
         return Ok(Status::SAME_FILE);
     }

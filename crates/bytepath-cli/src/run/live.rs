@@ -11,6 +11,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::family::{Family, Joint};
 use super::process;
+use super::stages::Stages;
 use crate::live::{cut, in_a_line, is_in_front};
 
 /// Lines are drawn no more often than this; where the output goes to the same terminal, which must
@@ -33,7 +34,7 @@ pub(super) struct Live {
 
 impl Live {
     /// Draws what is known now, unless it was drawn a moment ago or the terminal is another's.
-    pub(super) fn draw(&mut self, family: &Family, elapsed: Duration) {
+    pub(super) fn draw(&mut self, family: &Family, stages: &Stages, elapsed: Duration) {
         let beside_output = rustix::termios::isatty(stdout());
         let between = if beside_output { BETWEEN_OUTPUT } else { BETWEEN };
         if self.drawn.is_some_and(|drawn| drawn.elapsed() < between) || !is_ours() {
@@ -41,7 +42,7 @@ impl Live {
         }
         let since = self.drawn.replace(Instant::now()).map(|drawn| drawn.elapsed());
         let (rows, columns) = size();
-        let mut lines = self.lines(family, elapsed, since);
+        let mut lines = self.lines(family, stages, elapsed, since);
         // What has left the screen at its top cannot be drawn over. The cursor takes a row too.
         let most = rows.saturating_sub(2).max(1);
         if lines.len() > most + 1 {
@@ -74,6 +75,7 @@ impl Live {
     fn lines(
         &mut self,
         family: &Family,
+        stages: &Stages,
         elapsed: Duration,
         since: Option<Duration>,
     ) -> Vec<String> {
@@ -83,7 +85,8 @@ impl Live {
             let Some(member) = Pid::from_raw(stage.pid).and_then(|pid| family.member(pid)) else {
                 continue;
             };
-            let name = in_a_line(&member.words);
+            let own_words = stages.own_words(member.pid);
+            let name = in_a_line(own_words.as_deref().unwrap_or(&member.words));
             let name = cut(&name, NAME + 1);
             let gap = " ".repeat(NAME.saturating_sub(name.width()));
             let mut line = format!(
@@ -118,8 +121,8 @@ impl Live {
             through.saturating_sub(before) as f64 / since.as_secs_f64().max(1e-3)
         });
         let through = through.map_or("unknown".to_owned(), numbers::bytes);
-        let rate = rate.map_or("unknown".to_owned(), |rate| numbers::bytes(rate as u64));
-        format!(" {through}, {rate}/s, {full}% full")
+        let rate = rate.map(|rate| format!("{}/s, ", numbers::bytes(rate as u64)));
+        format!(" {through}, {}{full}% full", rate.unwrap_or_default())
     }
 }
 

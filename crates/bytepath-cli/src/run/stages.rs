@@ -231,6 +231,12 @@ impl Stages {
         })
     }
 
+    /// The words of the stage that this process is, or becomes, as people wrote them.
+    pub(super) fn own_words(&self, pid: Pid) -> Option<String> {
+        let stage = self.all.iter().find(|stage| stage.pid == Some(pid))?;
+        (!stage.own_words.is_empty()).then(|| stage.own_words.join(" "))
+    }
+
     /// How the last stage ended.
     pub(super) fn end(&self) -> End {
         self.all.last().and_then(|stage| stage.end).unwrap_or(End::Exited(0))

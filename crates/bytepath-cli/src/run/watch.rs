@@ -150,7 +150,7 @@ impl Watched {
             measured.take(family, &self.stages, self.is_whole);
         }
         if let Some(live) = &mut self.live {
-            live.draw(family, self.began.elapsed());
+            live.draw(family, &self.stages, self.began.elapsed());
         }
         let Some(placer_of) = self.places else { return USUAL_WINDOW };
         let placer = self.placer.get_or_insert_with(|| placer_of(&family.allowed));

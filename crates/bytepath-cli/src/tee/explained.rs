@@ -14,7 +14,7 @@ use crate::said::say;
 
 /// Tells of what was done since `began`.
 pub(super) fn explain(
-    queue: Option<usize>,
+    queue: Option<u64>,
     planned: &Planned,
     (source, outputs): (&Endpoint<'_>, &Outputs<'_>),
     done: &FannedOut,

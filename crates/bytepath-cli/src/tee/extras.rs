@@ -16,11 +16,11 @@ pub(super) struct Extras {
     #[arg(long)]
     pub(super) progress: bool,
     /// Let a slow output be behind by this much without holding up the others. What it has not taken
-    /// is kept in memory. Every byte is then read and written; without it, each output gets the bytes
+    /// is kept in memory, which is taken as it is needed. Every byte is then read and written; without it, each output gets the bytes
     /// before more are read, and pipes by reference. A reader that has left ends tee once the others
     /// have taken what is kept for them
-    #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
-    pub(super) queue: Option<usize>,
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub(super) queue: Option<u64>,
     /// Keep what is beyond the queue's SIZE in a file without a name in DIR, as long as there is room
     #[arg(long, value_name = "DIR", requires = "queue")]
     pub(super) spill: Option<PathBuf>,

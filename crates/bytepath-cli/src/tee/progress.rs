@@ -10,7 +10,7 @@ use bytepath_report::numbers;
 use super::outputs::Outputs;
 use crate::classic::Called;
 use crate::live::{EVERY, Lines, Rate, unseen};
-use crate::quote::quoted;
+use crate::quote::shown;
 
 /// An output that is less behind is at work, like all of them.
 const BEHIND_BYTES: u64 = 1 << 20;
@@ -56,8 +56,7 @@ fn behind(outputs: &Outputs<'_>, lags: &Lags) -> String {
     let all = (0..outputs.ends().len()).map(|place| (place, lags.bytes(place)));
     let behind = all.filter(|(place, bytes)| outputs.is_output(*place) && *bytes >= BEHIND_BYTES);
     behind.fold(String::new(), |text, (place, bytes)| {
-        let name = quoted(outputs.name(place));
-        let name = String::from_utf8_lossy(&name);
+        let name = shown(outputs.name(place));
         format!("{text}; {name} is {} behind", numbers::bytes(bytes))
     })
 }

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, Done, bytepath, run, run_for_nobody};
+use crate::calls::may_trace;
+use crate::program::{BYTEPATH, Done, bytepath, run, run_for_nobody, shell, where_calls_kill};
 
 fn findings(json: &Value) -> Vec<&Value> {
     json["findings"].as_array().expect("findings").iter().collect()
@@ -107,6 +108,32 @@ fn wrong_usage_ends_with_2_and_names_what_there_is() {
     {
         let name = fixed["name"].as_str().expect("a name");
         run(&mut bytepath(&["doctor", "--apply", name])).refused(2, &["change it yourself"]);
+    }
+}
+
+#[test]
+fn calls_that_a_filter_kills_for_are_found_and_not_made() {
+    let calls = [libc::SYS_io_uring_setup, libc::SYS_bpf, libc::SYS_perf_event_open];
+    let json = where_calls_kill(&calls, &["doctor", "--json", "-"]).json();
+    let filter = "a filter that kills whoever calls io_uring_setup, perf_event_open, bpf";
+    assert_eq!(finding(&json, "seccomp")["found"], filter);
+    let ring = finding(&json, "io-uring")["found"].as_str().expect("found");
+    assert!(ring.starts_with("no: "), "{ring}");
+    // One that only refuses, or none that is risky, is a filter and no more.
+    let json = where_calls_kill(&[libc::SYS_kcmp], &["doctor", "--json", "-"]).json();
+    assert_eq!(finding(&json, "seccomp")["found"], "a filter");
+}
+
+#[test]
+fn a_place_has_its_mount_and_its_device_where_statx_is_refused_too() {
+    if !may_trace() {
+        return;
+    }
+    let told = run(&mut bytepath(&["doctor", "--dir", "/", "--json", "-"])).json();
+    let strace = "strace -f -qqq -o /dev/null -e trace=statx -e inject=statx:error=EPERM";
+    let refused = shell(&format!("{strace} $bytepath doctor --dir / --json -")).json();
+    for name in ["file-system", "mount-options", "iopoll"] {
+        assert_eq!(finding(&refused, name), finding(&told, name));
     }
 }
 

@@ -8,7 +8,7 @@ use bytepath_report::{Record, schema};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, as_nobody, bytepath, root, run, shell, spawned};
+use crate::program::{BYTEPATH, as_nobody, bytepath, root, run, shell, spawned, where_calls_kill};
 
 /// A child that works for a moment.
 const WORKS: &str = "head -c 300M /dev/zero | md5sum >/dev/null";
@@ -311,6 +311,38 @@ fn a_file_that_there_are_no_samples_for_is_a_failure_that_says_why() {
         let both = words.contains(" g");
         assert_eq!(said.contains("cannot write g, of "), both, "{words}: {done:?}");
         assert!(!dir.path().join("f").exists(), "{words}");
+    }
+}
+
+#[test]
+fn what_refuses_events_is_not_said_to_be_a_level_that_does_not_bind() {
+    if !may_see_all() {
+        return;
+    }
+    let done = shell(
+        "strace -f -qqq -o /dev/null -e trace=perf_event_open \
+         -e inject=perf_event_open:error=EPERM $bytepath explain -- true",
+    );
+    if done.stderr.contains("strace") {
+        eprintln!("skipped: no strace to refuse events: {done:?}");
+        return;
+    }
+    let said = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    for what in ["no samples", "not counted: wake-ups"] {
+        let said = said.contains(&format!("{what}: the kernel refuses perf_event_open: "));
+        // Not all machines tell of wake-ups.
+        assert!(said || !done.stderr.contains(what), "{what}: {done:?}");
+    }
+    assert!(said.contains("seccomp filter") && !said.contains("perf_event_paranoid"), "{done:?}");
+}
+
+#[test]
+fn where_a_filter_kills_who_opens_events_the_command_runs_without() {
+    let explained = ["explain", "--", "sh", "-c", "echo out; exit 3"];
+    let done = where_calls_kill(&[libc::SYS_perf_event_open], &explained);
+    assert_eq!((done.status.code(), done.stdout.as_str()), (Some(3), "out\n"), "{done:?}");
+    for word in ["no samples", "seccomp"] {
+        assert!(done.stderr.contains(word), "{word}: {done:?}");
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use serde_json::Value;
 
 /// A program that takes longer than this hangs. The longest take a few seconds.
@@ -276,6 +277,21 @@ pub(crate) fn installed(name: &str) -> bool {
 
 /// The words by which root becomes an ordinary user; nothing where the test already is one, and
 /// `None`, said aloud, where that cannot be had.
+/// Runs the program where a seccomp filter ends whoever makes one of the calls, as systemd's do.
+pub(crate) fn where_calls_kill(calls: &[i64], words: &[&str]) -> Done {
+    let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
+    let here = std::env::consts::ARCH.try_into().expect("an architecture that it knows");
+    let (allow, kill) = (SeccompAction::Allow, SeccompAction::KillProcess);
+    let filter = SeccompFilter::new(rules, allow, kill, here).and_then(BpfProgram::try_from);
+    let filter = filter.expect("a filter");
+    // Of one thread, and of what that starts.
+    let filtered = || {
+        seccompiler::apply_filter(&filter).expect("the filter is installed");
+        run(&mut bytepath(words))
+    };
+    std::thread::scope(|scope| scope.spawn(filtered).join().expect("it has run"))
+}
+
 pub(crate) fn as_nobody() -> Option<&'static str> {
     if !root() {
         return Some("");

@@ -596,6 +596,31 @@ fn what_is_moved_is_never_stored_in_itself() {
 }
 
 #[test]
+fn names_that_no_terminal_shows_are_quoted_in_messages() {
+    let folder = folder();
+    let said = |line: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("n=$(printf 'b\\377\\033\\nz'); {line}")]);
+        command.env("pv", BYTEPATH).env("LC_ALL", "C.UTF-8").current_dir(folder.path());
+        run(command.stdin(std::process::Stdio::null())).stderr
+    };
+    let quoted = "'b'$'\\377\\033\\n''z'";
+    for (line, wanted) in [
+        ("\"$pv\" pv \"$n\"", "pv: NAME: No such file or directory\n"),
+        ("\"$pv\" pv -s \"@$n\"", "pv: -s: NAME: No such file or directory\n"),
+        ("\"$pv\" pv -d \"@$n\"", "pv: -d: NAME: No such file or directory\n"),
+        ("cp a \"$n\"; \"$pv\" pv -q -U \"$n\" \"$n\"", "pv: NAME: input is NAME, to be stored in"),
+        ("\"$pv\" pv -q -o \"$n\" \"$n\"", "pv: NAME: input is the output NAME; it is left"),
+        ("\"$pv\" pv -q -o \"$n/o\" a", "pv: NAME/o"),
+        ("\"$pv\" pv gone", "pv: gone: No such file or directory\n"),
+    ] {
+        let said = said(line);
+        let wanted = wanted.replace("NAME/o", "'b'$'\\377\\033\\n''z/o'").replace("NAME", quoted);
+        assert!(said.starts_with(&wanted), "{line}: {said:?} is not {wanted:?}");
+    }
+}
+
+#[test]
 fn a_size_may_be_that_of_a_file_or_of_a_folder() {
     let folder = folder();
     // Only that it is taken: the display tells percentages elsewhere.

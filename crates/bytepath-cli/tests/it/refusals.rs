@@ -72,6 +72,12 @@ fn sizes_times_and_numbers_that_are_none_are_wrong_usage() {
 }
 
 #[test]
+fn a_word_that_is_no_text_where_text_is_wanted_is_named() {
+    let done = shell("exec $bytepath bench cmd true \"$(printf 'a b\\377')\"");
+    done.refused(2, &["error: not UTF-8: 'a b'$'\\377'\n"]);
+}
+
+#[test]
 fn options_that_exclude_each_other_are_wrong_usage() {
     for words in [
         &["write", "--outlet", "gift", "--write-with-vmsplice"][..],

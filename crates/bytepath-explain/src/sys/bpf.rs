@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use bytepath::machine::survived;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -367,6 +368,7 @@ impl AsFd for Program {
 
 /// The one system call. `A` is the part of union bpf_attr that belongs to the command.
 fn bpf<A>(command: libc::c_int, attributes: &mut A) -> Result<i32, Errno> {
+    survived(libc::SYS_bpf)?;
     let size = size_of::<A>();
     // SAFETY: `attributes` has `size` bytes; the pointers in it, made by the callers above, lead to
     // memory that lives through the call and is as long as its sizes, or the map's, say.

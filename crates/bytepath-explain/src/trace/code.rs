@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bytepath::machine::survived;
 use perf_event::events::Software;
 use perf_event::{Builder, Clock, Sampler as Ring};
 
@@ -62,6 +63,7 @@ impl Code {
 }
 
 fn ring(cpu: u32) -> io::Result<Ring> {
+    survived(libc::SYS_perf_event_open)?;
     let mut builder = Builder::new(Software::DUMMY);
     builder.any_pid().one_cpu(cpu as usize).exclude_kernel(false).exclude_hv(true).sample(FIELDS);
     builder.sample_id_all(true).clockid(Clock::MONOTONIC);

@@ -12,6 +12,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
+use bytepath::machine::survived;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
 use rustix::io::Errno;
@@ -298,6 +299,7 @@ fn format(kernel: &Kernel, event: Event) -> Result<Format, Unknown> {
 
 /// Attaches a program to a tracepoint as perf knows it. It runs on all CPUs.
 fn attach_to_record(program: &Program, tracepoint: u64) -> io::Result<Counter> {
+    survived(libc::SYS_perf_event_open)?;
     let mut builder = Builder::new(Tracepoint::with_id(tracepoint));
     let mut event = builder.any_pid().one_cpu(0).exclude_kernel(false).sample_period(1).build()?;
     event.set_bpf(program.as_fd().as_raw_fd())?;

@@ -1,7 +1,7 @@
 //! The kernel's ways: rings, filters, mitigations, frequencies, idle CPUs, the hypervisor below.
 
 use bytepath::Profile;
-use bytepath::machine::{Ring, Virtualisation};
+use bytepath::machine::{RISKY_CALLS, Ring, Virtualisation, survived};
 use bytepath::profile::tuning;
 use bytepath_report::numbers;
 
@@ -63,7 +63,13 @@ fn filter(here: &Here<'_>) -> Examined {
     if !here.machine.user().seccomp {
         return Examined::good(name, "no filter", "system calls go to the kernel directly");
     }
-    Examined::poor(name, "a filter", "each system call goes through it first, and some are refused")
+    let is_deadly = |call: &&(&str, _)| survived(call.1).is_err();
+    let deadly: Vec<_> = RISKY_CALLS.iter().filter(is_deadly).map(|(name, _)| *name).collect();
+    let found = match deadly.as_slice() {
+        [] => "a filter".to_owned(),
+        deadly => format!("a filter that kills whoever calls {}", deadly.join(", ")),
+    };
+    Examined::poor(name, found, "each system call goes through it first, and some are refused")
         .costs(call_cost(here))
         .by("docker run --security-opt seccomp=unconfined, or SystemCallFilter= of the service")
 }

@@ -35,6 +35,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+pub use crate::sys::deadly::{RISKY_CALLS, survived};
 pub use answer::Answer;
 pub use calls::Call;
 pub use cgroups::Cgroups;

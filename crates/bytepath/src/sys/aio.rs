@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
+use super::deadly::survived;
 use crate::error::Refusal;
 use crate::ring::{Buffer, Completion, Operation, Request, Target};
 use crate::routes::Queue;
@@ -77,6 +78,7 @@ impl Aio<'_> {
     /// The kernel's word: EAGAIN above fs.aio-max-nr, ENOSYS where it has none or a filter hides
     /// it, EPERM where one forbids it.
     pub(crate) fn open(depth: usize) -> Result<Self, Refusal> {
+        survived(libc::SYS_io_setup).map_err(refused)?;
         let mut context: libc::c_ulong = 0;
         let most = libc::c_long::try_from(depth.max(1)).unwrap_or(libc::c_long::MAX);
         // SAFETY: the kernel writes one number to `context`, which has to be 0 before.

@@ -4,6 +4,7 @@ pub(crate) mod aio;
 pub(crate) mod alias_probe;
 pub(crate) mod closing;
 pub(crate) mod cpuid;
+pub(crate) mod deadly;
 pub(crate) mod error_queue;
 pub(crate) mod faults;
 pub(crate) mod file_mapping;

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use rustix::mm::{UserfaultfdFlags, userfaultfd};
 
+use super::deadly::survived;
 use super::file_mapping::FileMapping;
 
 /// struct uffdio_api of linux/userfaultfd.h.
@@ -56,6 +57,7 @@ pub(crate) struct PageFiller {
 impl PageFiller {
     /// Refused where the kernel lacks it (before 5.11), or a container's filter forbids it.
     pub(crate) fn open() -> Result<PageFiller, Errno> {
+        survived(libc::SYS_userfaultfd)?;
         // SAFETY: what its descriptor can do to memory is done below alone, to mappings that no
         // reference leads into.
         let faults = unsafe { userfaultfd(UserfaultfdFlags::CLOEXEC | USER_MODE_ONLY) }?;

@@ -10,6 +10,8 @@ use std::ptr;
 use rustix::io;
 use rustix::io_uring::{IoringRegisterOp, io_uring_params, io_uring_register, io_uring_setup};
 
+use super::deadly::survived;
+
 /// More operations than this are not asked about; Linux 6.18 has 63.
 const OPERATIONS_MAX: usize = 128;
 
@@ -31,6 +33,7 @@ pub(crate) struct Ring {
 /// ENOSYS where the kernel has no io_uring (or a sandbox hides it), EPERM or EACCES where it is not
 /// allowed, EMFILE, ENFILE and ENOMEM where something has run out.
 pub(crate) fn ring() -> io::Result<Ring> {
+    survived(libc::SYS_io_uring_setup)?;
     let mut parameters = io_uring_params::default();
     // SAFETY: the parameters are all zero, so no flag asks the kernel to use another descriptor.
     let ring = unsafe { io_uring_setup(2, &mut parameters) }?;

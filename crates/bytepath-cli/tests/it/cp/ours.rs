@@ -283,6 +283,17 @@ fn a_file_that_ends_at_the_largest_offset_is_verified() {
 }
 
 #[test]
+fn a_file_that_ends_at_the_largest_offset_is_kept_out_of_the_page_cache_as_others_are() {
+    let done = in_folder(
+        "d=$(mktemp -d -p /dev/shm) && printf data >$d/a && truncate -s 9223372036854775807 $d/a && \
+         $bytepath cp --route fadvise $d/a $d/b; echo $?; head -c 4 $d/b; stat -c ' %s' $d/b; rm $d/b; \
+         $bytepath cp --uncached $d/a $d/b; echo $?; head -c 4 $d/b; rm -r $d",
+    );
+    assert_eq!(done.stdout, "0\ndata 9223372036854775807\n0\ndata");
+    assert!(!done.stderr.contains("can be neither told nor dropped"), "{done:?}");
+}
+
+#[test]
 fn a_copy_that_differs_is_found_by_verify() {
     let done = in_folder(&format!(
         "{LARGE} mkdir e; $bytepath cp --verify large new && \

@@ -190,6 +190,17 @@ fn whole_of(reader: &OwnedFd, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
+fn a_queue_may_be_larger_than_any_buffer_and_takes_no_memory_before_it_fills() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let done = shell(&format!(
+        "ulimit -v 400000; cd {} && seq 100000 >all && $bytepath tee --queue 64G o <all | cmp - all && \
+         cmp o all",
+        folder.path().display()
+    ));
+    assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), ""), "{done:?}");
+}
+
+#[test]
 fn a_queue_for_which_there_is_no_memory_is_a_full_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let (name, fifo) = unread(folder.path());

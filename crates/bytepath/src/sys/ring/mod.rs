@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use crate::error::Refusal;
 use crate::machine::ring_refusal;
 use crate::ring::{Completion, Completions, Piece, Request, Setup, Submission, TaskRun};
+use crate::sys::deadly::survived;
 use crate::sys::forks;
 use flight::{Flight, Place};
 use provided::Provided;
@@ -366,6 +367,7 @@ impl Drop for Ring<'_> {
 }
 
 fn build(setup: &Setup, task_run: TaskRun) -> Result<IoUring, Errno> {
+    survived(libc::SYS_io_uring_setup)?;
     let mut builder = IoUring::builder();
     match task_run {
         // The ring tells when something is due that a call that does not wait has to ask for.

@@ -102,9 +102,10 @@ impl Subject<'_> {
         if name == ACCESS_LIST && self.unlisted.get() {
             return Ok(());
         }
-        match self.remove(name) {
-            Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) | Ok(()) => Ok(()),
-            Err(errno) => Err(errno),
+        // Filters refuse to remove, whether there is anything or not.
+        match self.get(name) {
+            Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+            _ => self.remove(name),
         }
     }
 

@@ -375,20 +375,14 @@ impl Shared<'_> {
         mode: u32,
         stat: &Stat,
     ) -> Done {
-        let set = (|| {
-            let listed = match keep_list(ACCESS_LIST, source, sink) {
-                // Where there are no lists, the mode is kept all the same.
-                unlisted @ Err(Errno::NOTSUP | Errno::NOSYS) => unlisted,
-                answer => Ok(answer?),
-            };
-            if is_directory(stat) {
-                keep_list(DEFAULT_LIST, source, sink)?;
-                sink.set_mode_of_directory(mode)?;
-            } else {
-                sink.set_mode(mode)?;
-            }
-            listed
-        })();
+        // Where the list cannot be kept, the mode is kept all the same.
+        let listed = keep_list(ACCESS_LIST, source, sink);
+        let set = if is_directory(stat) {
+            let listed = listed.and_then(|()| keep_list(DEFAULT_LIST, source, sink));
+            listed.and(sink.set_mode_of_directory(mode))
+        } else {
+            listed.and(sink.set_mode(mode))
+        };
         set.or_else(|errno| self.mode_not_kept(sink, errno))
     }
 }

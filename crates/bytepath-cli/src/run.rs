@@ -31,6 +31,7 @@ use bytepath::machine::{CpuList, Machine};
 use bytepath::profile::{Cost, Profile};
 use bytepath_explain::Whom;
 use clap::Args;
+use rustix::io::Errno;
 use rustix::stdio::stderr;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -171,14 +172,19 @@ fn run_and_explain(
     let work = options.work()?;
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let allowed = options.allowed()?;
-    let caught = Signals::caught().and_then(|signals| signals.hear_of_going_on().map(|()| signals));
+    let caught =
+        Signals::caught().and_then(|mut signals| signals.hear_of_going_on().map(|()| signals));
     let mut signals = match caught {
         Ok(signals) => signals,
         Err(error) => {
-            say(format_args!(
-                "bytepath: cannot catch signals: {}; close files, or raise the limit on them (ulimit -n)",
-                crate::errno::word_of(&error)
-            ));
+            let remedy = match Errno::from_io_error(&error) {
+                Some(Errno::MFILE | Errno::NFILE) => {
+                    "; close files, or raise the limit on them (ulimit -n)"
+                }
+                _ => "",
+            };
+            let word = crate::errno::word_of(&error);
+            say(format_args!("bytepath: cannot catch signals: {word}{remedy}"));
             // As for a stage that cannot be made.
             return Ok(ExitCode::from(NOT_RUN));
         }

@@ -237,7 +237,7 @@ fn folder_shown(place: &Place) -> OsString {
 fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Arc<Place>>), Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let raw = Mode::from_raw_mode(mode);
-    let made = match can_be_named() {
+    let made = match is_proc_there() {
         true => rustix::fs::openat(&place.directory, ".", flags, raw),
         false => Err(Errno::OPNOTSUPP),
     };
@@ -454,10 +454,10 @@ fn rename(from: &Place, to: &Place) -> Result<(), Errno> {
     rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name)
 }
 
-/// Whether a file that has no name can get one: not where /proc is not mounted.
-fn can_be_named() -> bool {
-    static NAMED: OnceLock<bool> = OnceLock::new();
-    *NAMED.get_or_init(|| rustix::fs::access("/proc/thread-self/fd", Access::EXISTS).is_ok())
+/// Whether /proc is mounted, without which a file that has no name cannot get one.
+pub(super) fn is_proc_there() -> bool {
+    static THERE: OnceLock<bool> = OnceLock::new();
+    *THERE.get_or_init(|| rustix::fs::access("/proc/thread-self/fd", Access::EXISTS).is_ok())
 }
 
 /// The path by which /proc names the open file, so that a name can be made for it without

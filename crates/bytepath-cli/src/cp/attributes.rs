@@ -1,12 +1,11 @@
 //! Times, owner, extended attributes, access lists and mode: what a copy keeps besides bytes.
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use rustix::path::Arg as _;
 
@@ -14,7 +13,8 @@ use super::place::{Directory, Follow, Place, is_directory};
 use super::shared::Shared;
 use super::told::{Done, Weight};
 use super::voice::q;
-use crate::sys::xattrs::list_at;
+use crate::sys::modes::chmod_at;
+use crate::sys::xattrs;
 
 /// Bits of a mode that chmod(2) sets.
 pub(super) const MODE_BITS: u32 = 0o7777;
@@ -59,7 +59,7 @@ impl Subject<'_> {
             Some(fd) => rustix::fs::futimens(fd, &times),
             None => {
                 let (directory, name, flags) = self.named();
-                rustix::fs::utimensat(directory, &*name, &times, flags)
+                rustix::fs::utimensat(directory, name, &times, flags)
             }
         }
     }
@@ -69,7 +69,7 @@ impl Subject<'_> {
             Some(fd) => rustix::fs::fchown(fd, user, group),
             None => {
                 let (directory, name, flags) = self.named();
-                rustix::fs::chownat(directory, &*name, user, group, flags)
+                rustix::fs::chownat(directory, name, user, group, flags)
             }
         }
     }
@@ -79,13 +79,31 @@ impl Subject<'_> {
         if let Some(fd) = self.open {
             return rustix::fs::fchmod(fd, mode);
         }
-        if let Some(held) = self.held {
-            return rustix::fs::chmod(by_number(held), mode);
+        let (directory, name, flags) = self.named();
+        let set = name.into_with_c_str(|name| Ok(chmod_at(directory, name, mode, flags)))?;
+        match set {
+            // Linux before 6.6 does not have it, and filters that do not know it refuse it.
+            Err(refused @ (Errno::NOSYS | Errno::PERM)) => self.set_mode_by_number(mode, refused),
+            answer => answer,
         }
-        // fchmodat(2) follows symbolic links. What O_PATH has opened cannot be exchanged.
-        let flags = OFlags::PATH | OFlags::NOFOLLOW;
-        let fd = self.place.open(flags, 0)?;
-        rustix::fs::chmod(by_number(fd.as_fd()), mode)
+    }
+
+    /// Sets the mode by what O_PATH has opened, which cannot be exchanged: fchmodat(2) follows symbolic
+    /// links. Where /proc is not mounted, nothing is there by its number, and the call that was refused
+    /// is the one that was missed.
+    fn set_mode_by_number(&self, mode: Mode, refused: Errno) -> Result<(), Errno> {
+        let opened;
+        let fd = match self.held {
+            Some(held) => held,
+            None => {
+                opened = self.place.open(OFlags::PATH | OFlags::NOFOLLOW, 0)?;
+                opened.as_fd()
+            }
+        };
+        match rustix::fs::chmod(by_number(fd), mode) {
+            Err(Errno::NOENT) => Err(refused),
+            answer => answer,
+        }
     }
 
     /// Sets a mode without special bits such that those that are there stay: what a new directory
@@ -102,9 +120,10 @@ impl Subject<'_> {
         if name == ACCESS_LIST && self.unlisted.get() {
             return Ok(());
         }
-        match self.remove(name) {
-            Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) | Ok(()) => Ok(()),
-            Err(errno) => Err(errno),
+        // Filters refuse to remove, whether there is anything or not.
+        match self.get(name) {
+            Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+            _ => self.remove(name),
         }
     }
 
@@ -121,9 +140,31 @@ impl Subject<'_> {
     }
 
     fn list_by_name(&self, room: &mut [u8]) -> Result<usize, Errno> {
+        self.at(|directory, name| xattrs::list_at(directory, name, room))?
+            .unwrap_or_else(|| rustix::fs::llistxattr(self.path(), room))
+    }
+
+    fn get_by_name(&self, attribute: &CStr, room: &mut [u8]) -> Result<usize, Errno> {
+        self.at(|directory, name| xattrs::get_at(directory, name, attribute, room))?
+            .unwrap_or_else(|| rustix::fs::lgetxattr(self.path(), attribute, room))
+    }
+
+    fn set_by_name(&self, attribute: &CStr, value: &[u8]) -> Result<(), Errno> {
+        self.at(|directory, name| xattrs::set_at(directory, name, attribute, value))?
+            .unwrap_or_else(|| {
+                rustix::fs::lsetxattr(self.path(), attribute, value, XattrFlags::empty())
+            })
+    }
+
+    fn remove_by_name(&self, attribute: &CStr) -> Result<(), Errno> {
+        self.at(|directory, name| xattrs::remove_at(directory, name, attribute))?
+            .unwrap_or_else(|| rustix::fs::lremovexattr(self.path(), attribute))
+    }
+
+    /// Makes a call by the directory and the name in it.
+    fn at<T>(&self, call: impl FnOnce(BorrowedFd<'_>, &CStr) -> T) -> Result<T, Errno> {
         let Place { directory, name, .. } = self.place;
-        let listed = name.as_bytes().into_with_c_str(|name| Ok(list_at(directory, name, room)))?;
-        listed.unwrap_or_else(|| rustix::fs::llistxattr(self.path(), room))
+        name.as_bytes().into_with_c_str(|name| Ok(call(directory.as_fd(), name)))
     }
 
     fn get(&self, name: &CStr) -> Result<Vec<u8>, Errno> {
@@ -131,7 +172,7 @@ impl Subject<'_> {
             Some(fd) => rustix::fs::fgetxattr(fd, name, room),
             None => match self.held {
                 Some(held) => rustix::fs::getxattr(by_number(held), name, room),
-                None => rustix::fs::lgetxattr(self.path(), name, room),
+                None => self.get_by_name(name, room),
             },
         })
     }
@@ -142,7 +183,7 @@ impl Subject<'_> {
             Some(fd) => rustix::fs::fsetxattr(fd, name, value, flags),
             None => match self.held {
                 Some(held) => rustix::fs::setxattr(by_number(held), name, value, flags),
-                None => rustix::fs::lsetxattr(self.path(), name, value, flags),
+                None => self.set_by_name(name, value),
             },
         }
     }
@@ -152,19 +193,16 @@ impl Subject<'_> {
             Some(fd) => rustix::fs::fremovexattr(fd, name),
             None => match self.held {
                 Some(held) => rustix::fs::removexattr(by_number(held), name),
-                None => rustix::fs::lremovexattr(self.path(), name),
+                None => self.remove_by_name(name),
             },
         }
     }
 
     /// Where it is for calls by name.
-    fn named(&self) -> (BorrowedFd<'_>, Cow<'_, OsStr>, AtFlags) {
+    fn named(&self) -> (BorrowedFd<'_>, &OsStr, AtFlags) {
         match self.held {
-            Some(held) => (CWD, by_number(held).into(), AtFlags::empty()),
-            None => {
-                let name = self.place.name.as_os_str().into();
-                (self.place.directory.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)
-            }
+            Some(held) => (held, OsStr::new(""), AtFlags::EMPTY_PATH),
+            None => (self.place.directory.as_fd(), &self.place.name, AtFlags::SYMLINK_NOFOLLOW),
         }
     }
 
@@ -374,20 +412,14 @@ impl Shared<'_> {
         mode: u32,
         stat: &Stat,
     ) -> Done {
-        let set = (|| {
-            let listed = match keep_list(ACCESS_LIST, source, sink) {
-                // Where there are no lists, the mode is kept all the same.
-                unlisted @ Err(Errno::NOTSUP | Errno::NOSYS) => unlisted,
-                answer => Ok(answer?),
-            };
-            if is_directory(stat) {
-                keep_list(DEFAULT_LIST, source, sink)?;
-                sink.set_mode_of_directory(mode)?;
-            } else {
-                sink.set_mode(mode)?;
-            }
-            listed
-        })();
+        // Where the list cannot be kept, the mode is kept all the same.
+        let listed = keep_list(ACCESS_LIST, source, sink);
+        let set = if is_directory(stat) {
+            let listed = listed.and_then(|()| keep_list(DEFAULT_LIST, source, sink));
+            listed.and(sink.set_mode_of_directory(mode))
+        } else {
+            listed.and(sink.set_mode(mode))
+        };
         set.or_else(|errno| self.mode_not_kept(sink, errno))
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
+use super::atomic::is_proc_there;
 use super::attributes::{ACCESS_LIST, Subject, same_owner};
 use super::place::{is_directory, kind};
 use super::settings::Make;
@@ -116,7 +117,12 @@ impl Shared<'_> {
     /// library tell so, which quotes names as the locale does.
     fn mode_not_set(&self, how: &str, sink: &Subject<'_>, errno: Errno, weight: Weight) -> Done {
         let name = locale_quoted(sink.place.shown.as_bytes());
-        self.voice.not_kept(format!("{how} permissions for {name}"), errno, weight)
+        // What is not there then is the path by which the copy was to be reached.
+        let without = match errno {
+            Errno::NOENT if !is_proc_there() => " without /proc",
+            _ => "",
+        };
+        self.voice.not_kept(format!("{how} permissions for {name}{without}"), errno, weight)
     }
 
     fn keep_link_owner(&self, sink: &Subject<'_>, stat: &Stat) -> Done {

@@ -2,7 +2,7 @@
 //! line. Costs nothing where nobody asked; otherwise memory for the first messages alone, however
 //! many entries there are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -48,7 +48,7 @@ struct Keeping {
     told: AtomicU64,
     lines: Option<Mutex<Lines>>,
     /// Directories that are ended later.
-    put_off: Mutex<HashMap<(String, Option<String>), CopiedEntry>>,
+    put_off: Mutex<BTreeMap<(String, Option<String>), CopiedEntry>>,
     /// What is counted, and has no line yet.
     unwritten: Mutex<Vec<CopiedEntry>>,
 }
@@ -308,7 +308,7 @@ impl Ledger {
         }
         std::mem::forget(all);
         let mut put_off = kept.put_off.lock().expect("nobody panics holding it");
-        cut.extend(put_off.drain().map(|(_, entry)| entry));
+        cut.extend(std::mem::take(&mut *put_off).into_values());
         // Directories too: each gets its attributes at its end.
         cut.iter_mut().for_each(|entry| entry.outcome = Outcome::Failed);
         let mut sum = kept.sum.lock().expect("nobody panics holding it");

@@ -1,6 +1,6 @@
 //! The operands: what is copied, into what, and under which names.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -29,7 +29,6 @@ use super::parents::Parents;
 use super::place::{Directory, Follow, Place, joined, kind, last_component, without_slashes};
 use super::progress;
 use super::quick;
-use super::seen::Seen;
 use super::settings::{Backup, Settings};
 use super::shared::Shared;
 use super::tally::{Holes, Tally};
@@ -249,9 +248,7 @@ fn copy_to(shared: &Shared<'_>, crew: Option<&Crew<'_>>, files: &[OsString], tar
     };
     // Neither what was given twice nor what was made for another has a name that differs.
     let distinct = has_distinct_names(&files[..sources]);
-    let tracks = !distinct;
-    let seen = if tracks { Seen::of_operands(sources) } else { Seen::default() };
-    let mut copier = Copier { within, tracks, seen, crew, ..Copier::new(shared, base) };
+    let mut copier = Copier { within, tracks: !distinct, crew, ..Copier::new(shared, base) };
     match name {
         Some(name) => copier.copy_all_into(&files[..sources], &name, distinct),
         None => copier.copy_one_to(&files[0], &files[1], sink_is),
@@ -282,7 +279,7 @@ fn directory_and_name(path: &OsStr) -> Option<(&OsStr, &OsStr)> {
 
 /// Whether no two operands have the same last component.
 fn has_distinct_names(sources: &[OsString]) -> bool {
-    let mut names = HashSet::with_capacity(sources.len());
+    let mut names = BTreeSet::new();
     sources.iter().all(|source| names.insert(without_slashes(last_component(source))))
 }
 

@@ -1,7 +1,7 @@
 //! What was copied already: operands given twice, files with several names, directories that are
 //! their own copies.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use rustix::fs::Stat;
@@ -44,23 +44,17 @@ impl Place {
     }
 }
 
-/// Memory of one run.
+/// Memory of one run. No maps of hashes, here and elsewhere in the copying: the standard library's ends
+/// a program that gets no random numbers.
 #[derive(Default)]
 pub(super) struct Seen {
-    copies: HashMap<Identity, Earlier>,
-    sources: HashMap<Identity, Vec<Place>>,
-    /// What was made for operands, by its path, and what it is, once that is asked for.
-    destinations: HashMap<OsString, Option<Identity>>,
+    copies: BTreeMap<Identity, Earlier>,
+    sources: BTreeMap<Identity, Vec<Place>>,
+    /// What was made for operands, by its path, and what is there of it, once that is asked for.
+    destinations: BTreeMap<OsString, Option<Option<Identity>>>,
 }
 
 impl Seen {
-    /// Of so many operands, none of which must meet another.
-    pub(super) fn of_operands(count: usize) -> Seen {
-        let (sources, destinations) =
-            (HashMap::with_capacity(count), HashMap::with_capacity(count));
-        Seen { sources, destinations, ..Seen::default() }
-    }
-
     /// The copy that this inode already has; else remembers this one.
     pub(super) fn remember(
         &mut self,
@@ -68,8 +62,8 @@ impl Seen {
         copy: impl FnOnce() -> Earlier,
     ) -> Option<Earlier> {
         match self.copies.entry(inode) {
-            std::collections::hash_map::Entry::Occupied(earlier) => Some(earlier.get().clone()),
-            std::collections::hash_map::Entry::Vacant(free) => {
+            std::collections::btree_map::Entry::Occupied(earlier) => Some(earlier.get().clone()),
+            std::collections::btree_map::Entry::Vacant(free) => {
                 free.insert(copy());
                 None
             }
@@ -106,18 +100,17 @@ impl Seen {
     pub(super) fn was_made(&self, inode: Identity, place: &Place) -> bool {
         let is = || place.stat(Follow::No).ok().map(|stat| identity(&stat));
         let known = self.destinations.get(place.relative());
-        known.is_some_and(|known| known.or_else(is) == Some(inode))
+        known.is_some_and(|known| known.unwrap_or_else(is) == Some(inode))
     }
 
     /// Finds out what was made, before the entries of a directory are copied, which may replace it.
     pub(super) fn know_made(&mut self, base: &Directory) {
-        self.destinations.retain(|path, known| {
-            if known.is_none() {
+        for (path, known) in &mut self.destinations {
+            known.get_or_insert_with(|| {
                 let earlier =
                     Earlier { base: base.clone(), path: path.clone(), shown: path.clone() };
-                *known = earlier.place().stat(Follow::No).ok().map(|stat| identity(&stat));
-            }
-            known.is_some()
-        });
+                earlier.place().stat(Follow::No).ok().map(|stat| identity(&stat))
+            });
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What was copied so far, and what there is to copy: counted by every thread, read by whoever has to
 //! say how far it is.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -191,7 +191,7 @@ pub(super) struct Sum {
     /// Nobody knows how much will come of one: a FIFO or a terminal.
     is_endless: AtomicBool,
     /// Files that may have more names, of which the first is copied and the others are linked.
-    named: Mutex<HashSet<Identity>>,
+    named: Mutex<BTreeSet<Identity>>,
 }
 
 impl Sum {

@@ -1,7 +1,6 @@
 //! The signals that pv answers, as a queue that can be waited for together with other things.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -9,11 +8,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, Timespec};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGTTOU, SIGUSR2, SIGWINCH};
-use signal_hook::iterator::backend::SignalDelivery;
-use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::status::Status;
 use crate::sys::nudge;
+use crate::sys::queue::Queue;
 use crate::sys::spawn::note_ignored;
 
 /// What a signal asks for.
@@ -54,7 +52,7 @@ pub(crate) fn await_any(fds: &mut [PollFd<'_>], most: Option<Duration>) {
 /// Signals that came and were not looked at.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    delivery: SignalDelivery<UnixStream, SignalOnly>,
+    queue: Queue,
     /// Which of the two that stop and continue came last.
     last: Arc<AtomicUsize>,
 }
@@ -70,22 +68,21 @@ impl Signals {
         for signal in [SIGTSTP, SIGCONT] {
             signal_hook::flag::register_usize(signal, Arc::clone(&last), signal as usize)?;
         }
-        let (read, write) = UnixStream::pair()?;
-        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, CAUGHT)?;
+        let queue = Queue::of(CAUGHT)?;
         crate::metrics::answers(&ENDING);
         nudge::allow()?;
-        Ok(Signals { delivery, last })
+        Ok(Signals { queue, last })
     }
 
     /// Readable when a signal came.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.delivery.get_read().as_fd()
+        self.queue.as_fd()
     }
 
     /// What they ask for, each once. One that was continued since it was to stop does not stop any more:
     /// nobody would continue it again.
     pub(crate) fn asked(&mut self) -> Vec<Asked> {
-        let signals: Vec<_> = self.delivery.pending().collect();
+        let signals: Vec<_> = self.queue.came().collect();
         let is_last = self.last.load(SeqCst) == SIGTSTP as usize;
         let goes_on = signals.contains(&SIGCONT) && !is_last;
         let asked = signals.into_iter().filter_map(|signal| match signal {

@@ -4,20 +4,18 @@
 //! not end us first. Those that are sent to us alone are passed on. What was ignored when we were
 //! started stays ignored, so that the stages begin with it ignored too.
 
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::Timespec;
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
-use signal_hook::iterator::backend::SignalDelivery;
-use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::low_level::signal_name;
 
 use crate::sys::actions::is_ignored;
+use crate::sys::queue::Queue;
 
 /// Signals that came and were not looked at.
 pub(crate) struct Signals {
-    delivery: SignalDelivery<UnixStream, SignalOnly>,
+    queue: Queue,
     /// Those that were seen, but not yet answered.
     seen: Vec<i32>,
     went_on: bool,
@@ -26,23 +24,23 @@ pub(crate) struct Signals {
 impl Signals {
     /// Catches them from now on; programs that are started get the default for what is caught.
     pub(crate) fn caught() -> std::io::Result<Signals> {
-        let (read, write) = UnixStream::pair()?;
-        let caught = to_catch().chain([SIGCHLD]);
-        let delivery =
-            SignalDelivery::with_pipe(read, write, SignalOnly, caught.collect::<Vec<_>>())?;
+        let queue = Queue::of(to_catch().chain([SIGCHLD]))?;
         crate::metrics::answers(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
-        Ok(Signals { delivery, seen: Vec::new(), went_on: false })
+        Ok(Signals { queue, seen: Vec::new(), went_on: false })
     }
 
     /// Has the second of them end this process, whatever it is at. What comes with the first is the
     /// same once more: timeout(1) sends one to us and then to our group.
     pub(crate) fn end_by_the_second() -> std::io::Result<()> {
-        let mut signals = signal_hook::iterator::Signals::new(to_catch())?;
+        let signals = Queue::of(to_catch())?;
         let wait = move || {
             let mut first = None;
-            for signal in signals.forever() {
-                if first.get_or_insert_with(Instant::now).elapsed() > SAME_WITHIN {
-                    crate::ending::by_signal(signal);
+            loop {
+                signals.wait(None);
+                for signal in signals.came() {
+                    if first.get_or_insert_with(Instant::now).elapsed() > SAME_WITHIN {
+                        crate::ending::by_signal(signal);
+                    }
                 }
             }
         };
@@ -50,8 +48,8 @@ impl Signals {
     }
 
     /// Hears from now on, too, that this process goes on after it was stopped.
-    pub(super) fn hear_of_going_on(&self) -> std::io::Result<()> {
-        self.delivery.handle().add_signal(SIGCONT)
+    pub(super) fn hear_of_going_on(&mut self) -> std::io::Result<()> {
+        self.queue.add(SIGCONT)
     }
 
     /// Whether it was made to go on since it was last asked.
@@ -65,9 +63,7 @@ impl Signals {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left
             .map(|left| Timespec::try_from(left.max(Duration::from_micros(100))).unwrap_or(LONG));
-        let mut fds = [PollFd::new(self.delivery.get_read(), PollFlags::IN)];
-        // A signal that interrupts it is one of those that it waits for.
-        let _ = poll(&mut fds, left.as_ref());
+        self.queue.wait(left.as_ref());
     }
 
     /// Those that came, but for the news of children.
@@ -79,7 +75,7 @@ impl Signals {
     /// The first that came, which stays to be answered.
     pub(super) fn next(&mut self) -> Option<i32> {
         let (on, others): (Vec<i32>, Vec<i32>) =
-            self.delivery.pending().partition(|signal| *signal == SIGCONT);
+            self.queue.came().partition(|signal| *signal == SIGCONT);
         self.went_on |= !on.is_empty();
         self.seen.extend(others.into_iter().filter(|signal| *signal != SIGCHLD));
         self.seen.first().copied()

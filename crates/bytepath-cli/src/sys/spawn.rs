@@ -7,7 +7,11 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::start;
 
@@ -41,6 +45,9 @@ pub(crate) fn spawn_as_we_were(
     inherited: &[i32],
     patient: bool,
 ) -> std::io::Result<Child> {
+    if !may_do_more() {
+        return command.spawn();
+    }
     let ignored = WERE_IGNORED.load(Relaxed)
         | u64::from(start::pipe_was_ignored()) << libc::SIGPIPE
         | u64::from(start::children_were_ignored()) << libc::SIGCHLD;
@@ -79,6 +86,17 @@ pub(crate) fn spawn_as_we_were(
     // handler, and allocates nothing.
     unsafe { command.pre_exec(restore) };
     command.spawn()
+}
+
+/// Whether anything can be done between fork and exec, for which Rust asks for a pair of sockets. Where a
+/// sandbox refuses it, programs begin by the quicker call and as Rust has them begin, rather than not at all.
+fn may_do_more() -> bool {
+    static MAY: OnceLock<bool> = OnceLock::new();
+    *MAY.get_or_init(|| {
+        let pair =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        matches!(pair, Ok(_) | Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
+    })
 }
 
 /// Whether programs that we start may be made patient: nobody has given us another scheduling

@@ -14,7 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{tcgetpgrp, tcgetsid};
 
-use crate::program::{BYTEPATH, Bounded, bytepath, installed, run, spawned};
+use crate::calls::may_trace;
+use crate::program::{BYTEPATH, Bounded, bytepath, installed, run, shell, spawned};
 
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
@@ -205,6 +206,42 @@ fn a_signal_that_comes_while_stages_are_started_ends_them_too() {
         let words = [&first[..], &[":::", "sleep", "1000"].repeat(150)].concat();
         let done = run(Command::new("env").args(words));
         assert_eq!(done.status.signal(), Some(signal.as_raw()), "{done:?}");
+    }
+}
+
+#[test]
+fn no_sockets_are_needed() {
+    if !may_trace() {
+        return;
+    }
+    let refused = "strace -f -qqq -o /dev/null -e inject=socket,socketpair,sendto,recvfrom:error=EPERM $bytepath";
+    for words in ["run 'echo one | cat'", "run -- echo one", "explain --json /dev/null -- echo one"]
+    {
+        let done = shell(&format!("{refused} {words}"));
+        assert_eq!((done.status.code(), done.stdout.as_str()), (Some(0), "one\n"), "{done:?}");
+    }
+    let done = shell(&format!("echo one | {refused} pv -q"));
+    assert_eq!((done.status.code(), done.stdout.as_str()), (Some(0), "one\n"), "{done:?}");
+    // What comes is heard, and passed on.
+    let text = "sh -c 'kill -TERM $PPID; exec sleep 1000'";
+    let done = shell(&format!("exec {refused} run \"{}\"", text.replace('$', "\\$")));
+    assert_eq!(done.status.signal(), Some(Signal::TERM.as_raw()), "{done:?}");
+}
+
+#[test]
+fn why_signals_cannot_be_caught_is_told() {
+    if !may_trace() {
+        return;
+    }
+    for (error, word, remedy) in [
+        ("EPERM", "Operation not permitted", ""),
+        ("EMFILE", "Too many open files", "; close files, or raise the limit on them (ulimit -n)"),
+    ] {
+        let done = shell(&format!(
+            "strace -f -qqq -o /dev/null -e inject=pipe2:error={error} $bytepath run -- true"
+        ));
+        let said = format!("bytepath: cannot catch signals: {word}{remedy}\n");
+        assert_eq!((done.status.code(), done.stderr), (Some(126), said), "{error}");
     }
 }
 

@@ -37,6 +37,73 @@ fn a_call_that_is_refused_leaves_other_ways() {
     }
 }
 
+/// Neither from the kernel nor, where there is a /dev, from there.
+#[test]
+fn no_random_numbers_are_needed() {
+    let Some(cp) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    let line = |words: &str| {
+        format!("strace -f -qqq -o ../log -e inject=getrandom:error=EACCES cp {words}; echo $?")
+    };
+    for words in ["a new", "-a d new", "a b l d/x e", "-a a d/x d/sub/y d e", "-bf a b"] {
+        cp.both(&line(words), some).same();
+    }
+    for words in ["--atomic a b", "--resume a new", "--verify -a d new", "--json told -r d new"] {
+        let ours = cp.both(&line(words), some).ours;
+        assert_eq!((&ours.stdout[..], ours.stderr.as_str()), (&b"0\n"[..], ""), "{words}");
+    }
+}
+
+#[test]
+fn where_no_attribute_may_be_removed_nothing_is_missed_that_is_not_there() {
+    let Some(cp) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    for error in ["EPERM", "EACCES", "EINVAL"] {
+        let line = format!(
+            "strace -f -qqq -o ../log -e inject=fremovexattr:error={error} cp -a d new; echo $?"
+        );
+        cp.both(&line, some).same();
+    }
+}
+
+#[test]
+fn without_proc_all_kinds_of_files_are_kept() {
+    let Some(cp) = gnu() else { return };
+    if !root() || !["mount", "umount", "unshare", "setfacl", "getfacl"].into_iter().all(installed) {
+        return println!("skipped: unmounting needs root");
+    }
+    let prepare = |work: &Path| {
+        some(work);
+        let line = "mknod d/null c 1 3; chmod 604 d/null; chown 5:6 d/fifo; mkfifo d/listed; \
+                    setfacl -m u:1234:rw d/listed; mkdir -m 1700 d/sticky; \
+                    setfacl -m d:u:1234:r e";
+        let done = shell(&format!("cd {} && {line}", work.display()));
+        assert!(done.status.success(), "{done:?}");
+        std::os::unix::net::UnixListener::bind(work.join("d/socket")).expect("a socket");
+        super::mode(&work.join("d/socket"), 0o751);
+    };
+    for words in [
+        "-a d new",
+        "-a d/. e",
+        "-a d/fifo d/socket d/null d/listed e",
+        "-R --no-preserve=mode d e",
+    ] {
+        let line = format!(
+            "unshare -m sh -c 'umount -l /proc || mount -t tmpfs none /proc; cp {words}; echo $?'; \
+             getfacl -nR e new 2>/dev/null"
+        );
+        let both = cp.both(&line, prepare);
+        if both.ours.stderr.contains("without /proc") {
+            return println!("skipped: this kernel has no calls for attributes by name");
+        }
+        both.same();
+    }
+}
+
 #[test]
 fn interruptions_change_nothing() {
     let Some(cp) = gnu() else { return };

@@ -193,6 +193,37 @@ fn access_lists_and_attributes_are_kept_as_the_classic_keeps_them() {
 }
 
 #[test]
+fn where_an_access_list_is_refused_the_mode_is_kept_as_the_classic_keeps_it() {
+    let Some(cp) = gnu_on_disk() else { return };
+    if !installed("setfacl") || !installed("getfacl") || !installed("unshare") {
+        return;
+    }
+    if !shell("unshare -Ur true").status.success() {
+        return println!("skipped: there are no namespaces of users here");
+    }
+    // A user that has no number in the namespace.
+    let lists = "chmod 664 a; setfacl -m u:1234:r a; chmod 4770 b; setfacl -m u:1234:rw,g::- b; \
+                 chmod 2750 d/sub; setfacl -m u:1234:rx,d:u:1234:r d/sub; \
+                 setfacl -m d:u:1234:r d/sub/deep; chmod 640 d/fifo; setfacl -m u:1234:r d/fifo; \
+                 mkdir gives t; setfacl -d -m u:0:rwx,o::rx gives";
+    for line in [
+        "cp -p a b t",
+        "cp -p a e; cp -p b a",
+        "cp -a d t",
+        "cp -a d/. e",
+        "cp -a a b d gives",
+        "cp -r --preserve=mode a d gives",
+    ] {
+        let line = format!(
+            "{lists}; unshare -Ur sh -c '{line}; echo $?'; getfacl -R a t gives e; find . | sort | xargs -d '\\n' stat -c '%a %n'"
+        );
+        let both = cp.both(&line, some);
+        both.same();
+        assert!(both.ours.stderr.contains("Invalid argument"), "{}", both.ours.stderr);
+    }
+}
+
+#[test]
 fn access_lists_that_cannot_be_kept_are_told_of_as_the_classic_tells() {
     let Some(cp) = gnu_on_disk() else { return };
     if !root() || !installed("setfacl") {

@@ -24,7 +24,10 @@ fn workspace() -> PathBuf {
 #[track_caller]
 fn packed(kind: &str, folder: &Path) -> PathBuf {
     let mut package = Command::new(workspace().join("tools/package"));
-    package.args([kind, BYTEPATH, ARCHITECTURE]).arg(folder);
+    // By paths of the caller's folder, which is not the repository.
+    let from_here = |path: &Path| path.strip_prefix("/").expect("a whole path").to_owned();
+    package.arg(kind).arg(from_here(Path::new(BYTEPATH))).arg(ARCHITECTURE);
+    package.arg(from_here(folder)).current_dir("/");
     // For a moment; and at a time that is the same whenever the test runs.
     package.env("PACKAGE_COMPRESSION", "-Zgzip -z1").env("SOURCE_DATE_EPOCH", "1700000000");
     let done = run(&mut package);

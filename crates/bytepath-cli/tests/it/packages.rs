@@ -43,6 +43,23 @@ fn listed(package: &Path) -> Vec<String> {
     done.stdout.lines().filter_map(path).filter(|path| !path.is_empty()).collect()
 }
 
+/// Every link of the documents below a folder to something beside them is to what is there.
+#[track_caller]
+fn links_lead_somewhere(folder: &Path) {
+    let found = run(Command::new("find").arg(folder).args(["-name", "*.md"])).well().stdout;
+    let mut seen = 0;
+    for document in found.lines().map(Path::new) {
+        let text = std::fs::read_to_string(document).expect("a document");
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        for link in links.filter(|link| !link.is_empty() && !link.contains("://")) {
+            let target = document.parent().expect("it is below one").join(link);
+            assert!(target.exists(), "{}: {link}", document.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 0, "no link below {}", folder.display());
+}
+
 /// Words that give the rights to install and to change the root; none where they cannot be had.
 fn as_root() -> Option<Vec<&'static str>> {
     if root() {
@@ -119,6 +136,9 @@ fn the_debian_package_is_the_same_each_time_and_shadows_nothing() {
     ] {
         assert!(listed.iter().any(|listed| listed == path), "{path}: {listed:?}");
     }
+    let unpacked = one.path().join("unpacked");
+    run(Command::new("dpkg-deb").arg("--extract").args([&first, &unpacked])).well();
+    links_lead_somewhere(&unpacked);
     lint(&first);
 }
 
@@ -208,6 +228,7 @@ fn the_archive_runs_from_where_it_is_unpacked() {
     ] {
         assert!(unpacked.join(file).exists(), "{file}");
     }
+    links_lead_somewhere(&unpacked);
     let text = std::fs::read_to_string(unpacked.join("THIRD-PARTY.txt")).expect("a file");
     // Of each kind one: what asks for its notice, for its text, and what is no crate.
     for notice in [

@@ -245,3 +245,20 @@ fn the_archive_runs_from_where_it_is_unpacked() {
     }
     assert!(!text.contains("/registry/"), "no folder of the machine that packed it");
 }
+
+#[test]
+fn every_crate_has_the_texts_of_its_licences_and_the_library_says_what_it_is() {
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    let crates = std::fs::read_dir(workspace().join("crates")).expect("a folder");
+    let crates: Vec<PathBuf> = crates.map(|entry| entry.expect("an entry").path()).collect();
+    assert!(crates.len() > 1, "{crates:?}");
+    for one in crates {
+        for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            assert_eq!(read(&one.join(licence)), read(&workspace().join(licence)));
+        }
+    }
+    let library = workspace().join("crates/bytepath");
+    assert!(read(&library.join("README.md")).starts_with("# bytepath\n"));
+}

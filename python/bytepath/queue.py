@@ -10,7 +10,7 @@ from operator import index
 from queue import Empty, Full
 from threading import RLock
 from time import monotonic, sleep
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
@@ -30,8 +30,10 @@ from bytepath._pickling import dumps, loads
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue"]
 
+# What is put and got.
+_T = TypeVar("_T")
 # Python 3.10 has no Self.
-_Kind = TypeVar("_Kind", bound="Queue")
+_Kind = TypeVar("_Kind", bound="Queue[Any]")
 
 # Connections that wait for a receiver to take them; the kernel allows fewer where somaxconn says so.
 _BACKLOG = 1024
@@ -43,7 +45,7 @@ _CONNECTS_S = 0.05
 _NO_LIMIT = 2**63 - 1
 
 
-class Queue(Closing):
+class Queue(Closing, Generic[_T]):
     """A queue between processes, as `multiprocessing.Queue` is one: any number of them put, and one gets, or,
     with `receivers="many"`, any number of them.
 
@@ -156,7 +158,7 @@ class Queue(Closing):
 
     # ---- putting -------------------------------------------------------------------------------
 
-    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+    def put(self, obj: _T, block: bool = True, timeout: float | None = None) -> None:
         """Puts an object. Waits for room, at most so many seconds; `queue.Full` where there was none.
 
         When it returns, the object is in memory that outlives this process. `PeerGone` where the process that
@@ -201,11 +203,11 @@ class Queue(Closing):
                 self._lose_receiver(outbox, self._board)
             raise
 
-    def put_nowait(self, obj: Any) -> None:
+    def put_nowait(self, obj: _T) -> None:
         """Puts an object if there is room now."""
         self.put(obj, False)
 
-    async def put_async(self, obj: Any) -> None:
+    async def put_async(self, obj: _T) -> None:
         """Puts an object, for event loops. A task that is cancelled meanwhile has put nothing."""
         import asyncio
 
@@ -275,31 +277,30 @@ class Queue(Closing):
 
     # ---- getting -------------------------------------------------------------------------------
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block: bool = True, timeout: float | None = None) -> _T:
         """Gets the next object. Waits for one, at most so many seconds; `queue.Empty` where none came.
 
         Objects of one process come in their order. `PeerGone`, once, for a process that put and is gone
         without having closed the queue (it was killed), after all that it had put; the queue goes on.
         RuntimeError where another process receives from the queue: one does at a time. Where many get,
         neither is raised: an object that a killed process had got is gone with it."""
+        timeout = timeout if block else 0.0
         if (pool := self._pool) is not None:
             self._check_open()
-            message = pool.receive(timeout if block else 0.0)
-            if message is None:
-                raise Empty
-            return loads(*message)
-        inbox = self._inbox or self._get_first()
-        timeout = timeout if block else 0.0
-        message = self._readers.looked(inbox, inbox.receive, timeout, self._counted_by())
+            message = pool.receive(timeout)
+        else:
+            inbox = self._inbox or self._get_first()
+            message = self._readers.looked(inbox, inbox.receive, timeout, self._counted_by())
         if message is None:
             raise Empty
-        return loads(*message)
+        obj: _T = loads(*message)
+        return obj
 
-    def get_nowait(self) -> Any:
+    def get_nowait(self) -> _T:
         """Gets an object if one is there now."""
         return self.get(False)
 
-    async def get_async(self) -> Any:
+    async def get_async(self) -> _T:
         """Gets the next object, for event loops. A task that is cancelled meanwhile has taken nothing."""
         if self._pool is not None:
             import asyncio
@@ -312,7 +313,8 @@ class Queue(Closing):
                     await asyncio.sleep(MOMENT_S)
         inbox = self._inbox or self._get_first()
         undone = self._counted_by()
-        return loads(*await until(lambda: inbox.receive(0.0, undone), inbox, self._readers))
+        obj: _T = loads(*await until(lambda: inbox.receive(0.0, undone), inbox, self._readers))
+        return obj
 
     def _get_first(self) -> _bytepath.Inbox:
         self._check_open()
@@ -494,8 +496,8 @@ class Queue(Closing):
 
 
 def _received(
-    kind: type[Queue], address: str, listener: Any, board: Any, maxsize: int, capacity: int, ring_bytes: int
-) -> Queue:
+    kind: type[Queue[Any]], address: str, listener: Any, board: Any, maxsize: int, capacity: int, ring_bytes: int
+) -> Queue[Any]:
     queue = kind.__new__(kind)
     board = _bytepath.Board.from_fd(_bytepath.Held(board.detach))
     queue._begin(address, _bytepath.Held(listener.detach), board, maxsize, capacity, ring_bytes)
@@ -503,8 +505,8 @@ def _received(
 
 
 def _shared(
-    kind: type[Queue], board: Any, memory: Any, put: Any, take: Any, maxsize: int, capacity: int
-) -> Queue:
+    kind: type[Queue[Any]], board: Any, memory: Any, put: Any, take: Any, maxsize: int, capacity: int
+) -> Queue[Any]:
     queue = kind.__new__(kind)
     fds = [_bytepath.Held(fd.detach) for fd in (memory, put, take)]
     pool = _bytepath.Pool.from_fds(*fds, capacity)
@@ -518,7 +520,7 @@ def _connected(kind: type[_Kind], address: str, capacity: int, ring_bytes: int) 
     return kind.connect(address, capacity=capacity, ring_bytes=ring_bytes)
 
 
-class JoinableQueue(Queue):
+class JoinableQueue(Queue[_T]):
     """A queue whose objects are told to be done, as `multiprocessing.JoinableQueue` is one."""
 
     def task_done(self) -> None:

@@ -64,6 +64,19 @@ def some_bytes() -> Callable[[int], bytes]:
     return lambda count: random.Random(count).randbytes(count)
 
 
+@pytest.fixture(scope="session")
+def document() -> Callable[[str], str]:
+    """The text of a document, by its path in the repository; tests of what it says are skipped where that is not."""
+
+    def text(path: str) -> str:
+        repository = Path(__file__).parents[2]
+        if not (repository / "docs").is_dir():
+            pytest.skip(f"{path} is in the repository, and not in a source distribution")
+        return (repository / path).read_text()
+
+    return text
+
+
 @pytest.fixture
 def command() -> str:
     """The command `bytepath`; tests of what runs it are skipped where it is not."""

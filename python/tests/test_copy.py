@@ -560,7 +560,7 @@ def test_a_file_that_is_locked_stays_locked(tmp_path, uses, some_bytes):
 
 
 @pytest.mark.parametrize("route", bytepath.routes())
-def test_a_route_that_takes_locks_away_is_named_in_the_document(tmp_path, route, some_bytes):
+def test_a_route_that_takes_locks_away_is_named_in_the_document(document, tmp_path, route, some_bytes):
     (tmp_path / "other").write_bytes(some_bytes(5 << 20))
     with open(tmp_path / "other", "rb") as other, open(tmp_path / "locked", "wb") as locked:
         fcntl.lockf(locked, fcntl.LOCK_EX)
@@ -571,8 +571,7 @@ def test_a_route_that_takes_locks_away_is_named_in_the_document(tmp_path, route,
             if error.errno != errno.EOPNOTSUPP:
                 raise
         kept = is_locked(tmp_path / "locked")
-    text = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
-    locks = next(part for part in text.split("\n\n") if part.startswith("Locks on files"))
+    locks = next(part for part in document("docs/python.md").split("\n\n") if part.startswith("Locks on files"))
     assert kept or f"`{route}`" in locks
 
 

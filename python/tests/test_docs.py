@@ -13,20 +13,19 @@ import pytest
 import bytepath
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGES = [REPOSITORY / "docs" / "python.md", REPOSITORY / "README.md"]
 HOW = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_examples_do_what_the_page_says(command, page, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["docs/python.md", "README.md"])
+def test_the_examples_do_what_the_page_says(command, document, page, tmp_path, monkeypatch):
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
-    examples = re.findall(r"^```pycon\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    examples = re.findall(r"^```pycon\n(.*?)^```$", document(page), re.MULTILINE | re.DOTALL)
     assert examples, f"{page} has no example"
     names: dict[str, object] = {}
     said: list[str] = []
     for number, example in enumerate(examples, 1):
-        test = doctest.DocTestParser().get_doctest(example, names, f"{page.name} {number}", None, 0)
+        test = doctest.DocTestParser().get_doctest(example, names, f"{page} {number}", None, 0)
         doctest.DocTestRunner(optionflags=HOW).run(test, out=said.append, clear_globs=False)
         names = test.globs
     assert not said, "".join(said)

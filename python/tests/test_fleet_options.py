@@ -39,8 +39,6 @@ from bytepath.fleet.copy.options import Options  # noqa: E402
 from bytepath.fleet.copy.progress import size  # noqa: E402
 from bytepath.fleet.errors import FleetError  # noqa: E402
 
-SEEING = Path(__file__).parents[2] / "docs" / "seeing.md"
-
 RECORDER = """\
 #!{python}
 # Stands before the program: notes what each piece is asked for, and whether two are at work at once.
@@ -1455,7 +1453,7 @@ def test_links_and_fifos_change_nothing_once_it_is_over(piece, tmp_path, traced,
     assert [path.name for path in copy.rglob("*")].count("name") == 1 and not list((copy / "run/stage-0").iterdir())
 
 
-def test_metrics_tell_how_far_a_copying_is_and_how_it_ended(command, tmp_path):
+def test_metrics_tell_how_far_a_copying_is_and_how_it_ended(command, document, tmp_path):
     some_files(tmp_path / "source", 5, 100)
     (tmp_path / "copy/f3").mkdir(parents=True)
     assert on_this_machine(1, tmp_path, "cp", "--metrics", "unix:sock", "source", "copy").returncode == 2
@@ -1468,7 +1466,7 @@ def test_metrics_tell_how_far_a_copying_is_and_how_it_ended(command, tmp_path):
                             ("moved_bytes_total", 500 - 100 * code), ("workers", 1)):  # fmt: skip
             assert f"\nbytepath_{name}{{{own}}} {value}\n" in told, told
         for name, kind in re.findall(r"# TYPE (\w+) (\w+)\n", told):
-            rows = SEEING.read_text().splitlines()
+            rows = document("docs/seeing.md").splitlines()
             row = next(row for row in rows if row.startswith(f"| `{name}` | {kind} |"))
             assert re.match(" all|.*`fleet cp`", row.split("|")[5]), row
         if code:

@@ -2,8 +2,13 @@
 
 import importlib.metadata
 import importlib.resources
+import multiprocessing
+import os
 import re
 import typing
+
+import pytest
+from channel_work import put_one
 
 import bytepath
 from bytepath import _bytepath
@@ -64,6 +69,22 @@ def test_a_queue_of_a_kind_gives_queues_of_that_kind():
         given = typing.get_type_hints(gives)["return"]
         assert isinstance(given, typing.TypeVar), gives
     assert type(bytepath.JoinableQueue().__enter__()) is bytepath.JoinableQueue
+
+
+@pytest.mark.parametrize("kind", [bytepath.Queue, bytepath.JoinableQueue])
+def test_a_queue_says_what_it_holds_as_multiprocessings_do(kind):
+    with kind[int]() as queue:
+        child = multiprocessing.get_context("spawn").Process(target=put_one, args=(queue,))
+        child.start()
+        assert queue.get(timeout=60) == 1 and type(queue) is kind
+        child.join()
+    with kind[str].listen(f"@bytepath-test-{kind.__name__}-{os.getpid()}") as listening:
+        assert type(listening) is kind
+    (held,) = kind.__parameters__
+    for gets in (kind.get, kind.get_nowait, kind.get_async):
+        assert typing.get_type_hints(gets)["return"] is held, gets
+    for puts in (kind.put, kind.put_nowait, kind.put_async):
+        assert typing.get_type_hints(puts)["obj"] is held, puts
 
 
 def test_the_output_of_a_process_is_an_end_to_type_checkers():

@@ -90,3 +90,8 @@ pub use profile::Profile;
 pub use routes::Job;
 pub use transfer::{Moved, Transfer, TransferError};
 pub use wait::{Cancel, Wait};
+
+/// The example in the README, tried as those here are.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

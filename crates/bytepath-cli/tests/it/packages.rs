@@ -24,7 +24,10 @@ fn workspace() -> PathBuf {
 #[track_caller]
 fn packed(kind: &str, folder: &Path) -> PathBuf {
     let mut package = Command::new(workspace().join("tools/package"));
-    package.args([kind, BYTEPATH, ARCHITECTURE]).arg(folder);
+    // By paths of the caller's folder, which is not the repository.
+    let from_here = |path: &Path| path.strip_prefix("/").expect("a whole path").to_owned();
+    package.arg(kind).arg(from_here(Path::new(BYTEPATH))).arg(ARCHITECTURE);
+    package.arg(from_here(folder)).current_dir("/");
     // For a moment; and at a time that is the same whenever the test runs.
     package.env("PACKAGE_COMPRESSION", "-Zgzip -z1").env("SOURCE_DATE_EPOCH", "1700000000");
     let done = run(&mut package);
@@ -38,6 +41,23 @@ fn listed(package: &Path) -> Vec<String> {
     let done = run(Command::new("dpkg-deb").arg("--contents").arg(package)).well();
     let path = |line: &str| Some(line.split_once(" ./")?.1.to_owned());
     done.stdout.lines().filter_map(path).filter(|path| !path.is_empty()).collect()
+}
+
+/// Every link of the documents below a folder to something beside them is to what is there.
+#[track_caller]
+fn links_lead_somewhere(folder: &Path) {
+    let found = run(Command::new("find").arg(folder).args(["-name", "*.md"])).well().stdout;
+    let mut seen = 0;
+    for document in found.lines().map(Path::new) {
+        let text = std::fs::read_to_string(document).expect("a document");
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        for link in links.filter(|link| !link.is_empty() && !link.contains("://")) {
+            let target = document.parent().expect("it is below one").join(link);
+            assert!(target.exists(), "{}: {link}", document.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 0, "no link below {}", folder.display());
 }
 
 /// Words that give the rights to install and to change the root; none where they cannot be had.
@@ -116,6 +136,9 @@ fn the_debian_package_is_the_same_each_time_and_shadows_nothing() {
     ] {
         assert!(listed.iter().any(|listed| listed == path), "{path}: {listed:?}");
     }
+    let unpacked = one.path().join("unpacked");
+    run(Command::new("dpkg-deb").arg("--extract").args([&first, &unpacked])).well();
+    links_lead_somewhere(&unpacked);
     lint(&first);
 }
 
@@ -205,6 +228,7 @@ fn the_archive_runs_from_where_it_is_unpacked() {
     ] {
         assert!(unpacked.join(file).exists(), "{file}");
     }
+    links_lead_somewhere(&unpacked);
     let text = std::fs::read_to_string(unpacked.join("THIRD-PARTY.txt")).expect("a file");
     // Of each kind one: what asks for its notice, for its text, and what is no crate.
     for notice in [
@@ -220,4 +244,21 @@ fn the_archive_runs_from_where_it_is_unpacked() {
         assert!(text.contains(notice), "{notice:?} is missing");
     }
     assert!(!text.contains("/registry/"), "no folder of the machine that packed it");
+}
+
+#[test]
+fn every_crate_has_the_texts_of_its_licences_and_the_library_says_what_it_is() {
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    let crates = std::fs::read_dir(workspace().join("crates")).expect("a folder");
+    let crates: Vec<PathBuf> = crates.map(|entry| entry.expect("an entry").path()).collect();
+    assert!(crates.len() > 1, "{crates:?}");
+    for one in crates {
+        for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            assert_eq!(read(&one.join(licence)), read(&workspace().join(licence)));
+        }
+    }
+    let library = workspace().join("crates/bytepath");
+    assert!(read(&library.join("README.md")).starts_with("# bytepath\n"));
 }

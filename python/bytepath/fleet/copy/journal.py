@@ -141,6 +141,10 @@ class Journal:
         if text != self.get("machines"):
             self.set("machines", text)
 
+    def is_begun(self) -> bool:
+        """Whether anything may have been made in the destination."""
+        return self.get("made") is not None
+
     def so_far(self) -> str:
         """What is said where a copying ends before all is done."""
         files, moved = self.number("files"), self.number("bytes")

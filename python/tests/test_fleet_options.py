@@ -29,6 +29,7 @@ from fleet_hosts import NAMES, end_with_the_parent, wait_until  # noqa: E402
 from fleet_trees import assert_copied, ended_well, some_are_copied  # noqa: E402
 
 from distributed import Client  # noqa: E402
+from distributed.security import Security  # noqa: E402
 
 from bytepath.fleet import cluster, worker  # noqa: E402
 from bytepath.fleet.__main__ import main  # noqa: E402
@@ -411,6 +412,46 @@ def test_paths_and_schedulers_that_mean_nothing_are_told_of_in_a_line(command, t
     words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:two", "doctor"]
     refused = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and "local:2" in refused.stderr and refused.stderr.count("\n") == 1, refused
+
+
+TLS = """\
+distributed:
+  comm:
+    require-encryption: true
+    tls: {{ca-file: {0}/ca, client: {{key: {0}/key, cert: {0}/cert}}}}
+"""
+
+
+def test_a_scheduler_or_keys_that_cannot_be_used_are_told_of_in_a_line_and_begin_nothing(command, tmp_path):
+    pytest.importorskip("cryptography", reason="keys are made by it")
+    some_files(tmp_path / "source", 1, 10)
+    keys = Security.temporary()
+    made = {"ca": keys.tls_ca_file, "key": keys.tls_client_key, "cert": keys.tls_client_cert}
+    (tmp_path / "tls.yaml").write_text(TLS.format(tmp_path))
+
+    def told(address: str, **config: str) -> str:
+        words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", address, "cp", "source", "copy"]
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), **config}
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done
+        assert done.stderr.startswith("bytepath fleet: ") and not list(tmp_path.glob("bytepath/fleet/*")), done
+        return done.stderr
+
+    def by_tls(address: str, **others: str) -> str:
+        for name, text in {**made, **others}.items():
+            (tmp_path / name).unlink(missing_ok=True)
+            if text:
+                (tmp_path / name).write_text(text)
+        return told(address, DASK_CONFIG=str(tmp_path / "tls.yaml"))
+
+    assert "encryption required" in (said := by_tls("tcp://127.0.0.1:9")) and "as tls://HOST" in said
+    for name in made:
+        said = by_tls("tls://127.0.0.1:9", **{name: ""})
+        assert f"cannot read {tmp_path}/{name}, " in said and "No such file" in said
+        said = by_tls("tls://127.0.0.1:9", **{name: "no key"})
+        assert f"{tmp_path}/{name}" in said and "in PEM" in said
+    assert "no Dask scheduler answers at tls://127.0.0.1:9" in by_tls("tls://127.0.0.1:9")
+    assert "no Dask scheduler answers at tcp://127.0.0.1:9" in told("tcp://127.0.0.1:9")
 
 
 def test_many_large_files_arrive_all_by_few_machines(command, tmp_path):

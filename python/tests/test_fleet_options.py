@@ -1193,6 +1193,35 @@ def test_names_that_are_no_text_go_through_the_journal_and_pieces(piece, tmp_pat
             assert file.read() == name
 
 
+def test_what_is_in_the_way_of_one_name_of_a_file_keeps_no_other_from_being_made(command, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    for folder, size in (("small", 10), ("large", 129 << 20)):
+        (source / folder).mkdir(parents=True)
+        with open(source / folder / "aü", "wb") as file:
+            file.write(os.urandom(10))
+            file.truncate(size)
+        for name in ("bö", *"cdefgh"):
+            os.link(source / folder / "aü", source / folder / name)
+    names = [path.relative_to(source) for path in source.glob("*/*")]
+    # Whichever of them comes first.
+    blocked = [name for name in names if name.name != "c"]
+    for name in blocked:
+        (copy / name).mkdir(parents=True)
+    done = on_this_machine(1, tmp_path, "cp", "--json", "-", "source", "copy")
+    assert done.returncode == 1, done
+    why = json.loads(done.stdout)["why"]
+    # The name that is made comes before some of them, or after.
+    assert len(why) == len(blocked) and all("directory" in line for line in why), why
+    assert all(sum(f"'{copy / name}'" in line for line in why) == 1 for name in blocked), why
+    for name in set(names) - set(blocked):
+        assert (copy / name).read_bytes() == (source / name).read_bytes()
+    for name in blocked:
+        (copy / name).rmdir()
+    ended_well(on_this_machine(1, tmp_path, "cp", "source", "copy"))
+    assert_copied(source, copy)
+    assert len({(copy / name).stat().st_ino for name in names}) == 2
+
+
 def test_names_that_are_of_another_file_meanwhile_are_copied_as_what_they_are(command, tmp_path):
     source, copy = tmp_path / "source", tmp_path / "copy"
     names = ["file", "folder", "link", "gone", "same"]

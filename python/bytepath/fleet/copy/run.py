@@ -11,7 +11,7 @@ from ..cluster import connected, first_line
 from ..errors import FleetError, Lost
 from ..machines import clocks
 from .ground import Ground, check
-from .journal import Journal
+from .journal import Journal, shown
 from .members import Members
 from .options import Options, Outcome
 from .pieces import Piece, Pieces, piece
@@ -159,7 +159,7 @@ class Run:
                 await pieces.work(client, STAGE[phase])
                 if unfinished := journal.unfinished():
                     raise FleetError(
-                        f"{len(unfinished)} large files are not whole, {unfinished[0]} first, and nothing is left to be done: "
+                        f"{len(unfinished)} large files are not whole, {shown(unfinished[0])} first, and nothing is left to be done: "
                         f"this is a defect of bytepath; copy with --anew\n{journal.so_far()}"
                     )
                 await pieces.alone(client, [{"do": "fence", "stage": STAGE[phase]}])

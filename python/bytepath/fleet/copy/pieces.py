@@ -348,6 +348,9 @@ class Pieces:
             self.failed_in_a_row = self.split_in_a_row = 0
         elif not answer.get("stop") and _has_no_parts(flight.taken[0][1], answer["rest"]):
             return self._failed(flight.taken, flight.why)
+        if len(self.members.machines) > 1:
+            for failed in answer["failed"]:
+                failed["why"] = [self._at_whom(answer) + "; ".join(failed["why"])]
         if self.journal.settle(flight.taken, answer):
             self.yardstick.count(flight, answer)
             self.told += answer["told"][: max(0, 100 - len(self.told))]

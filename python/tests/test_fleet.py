@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -111,17 +112,48 @@ def test_workers_that_cannot_do_the_work_are_named_with_the_remedy(fleet, tree, 
 
 @needs_root
 def test_a_path_that_one_machine_has_on_other_storage_is_refused(fleet, tree, tmp_path):
-    (tmp_path / "to").mkdir()
+    (tmp_path / "to/from").mkdir(parents=True)
     hide = f"mount -t tmpfs tmpfs {tmp_path}/to && exec \"$@\""
     fleet.worker("one", before=["unshare", "--mount", "sh", "-c", hide, "sh"])
     fleet.wait_for_workers(3)
     try:
         done = fleet.run("cp", str(tree), str(tmp_path / "to/copy"))
-        other = fleet.run("cp", str(tmp_path / "nowhere"), str(tmp_path / "to/copy"))
+        other = fleet.run("cp", str(tmp_path / "to/from"), str(tmp_path / "to/copy"))
     finally:
         fleet.end_worker("one")
     assert done.returncode == 1 and "another storage" in done.stderr, done.stderr
-    assert other.returncode == 1 and "cannot read" in other.stderr and "Mount them there" in other.stderr
+    assert other.returncode == 1 and f"one cannot read {tmp_path}/to/from" in other.stderr and "Mount them there" in other.stderr
+
+
+def test_a_path_that_no_machine_has_is_no_matter_of_mounts(fleet, tree, tmp_path):
+    nowhere = tmp_path / "nowhere"
+    for words, what in (([nowhere, tmp_path / "copy"], f"read {nowhere}"), ([tree, nowhere / "copy"], f"reach {nowhere}/copy")):
+        done = fleet.run("cp", *map(str, words))
+        said = f"bytepath fleet: cannot {what} on any machine: {nowhere} does not exist\n"
+        assert (done.returncode, done.stderr) == (1, said), done
+
+
+@needs_root
+def test_who_could_not_do_it_is_named_with_what_failed_where_there_are_others(fleet, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "file").touch()
+    os.chown(source / "file", 1234, 1234)
+    for name in ("one", "two"):
+        fleet.worker(name, before=["setpriv", "--bounding-set", "-chown"])
+    fleet.end_worker("three")
+    fleet.wait_for_workers(2)
+    try:
+        several = fleet.run("cp", str(source), str(tmp_path / "copy"))
+        fleet.end_worker("two")
+        fleet.wait_for_workers(1)
+        alone = fleet.run("cp", str(source), str(tmp_path / "other"))
+    finally:
+        fleet.end_worker("one")
+        fleet.end_worker("two")
+    why = "failed to preserve ownership for "
+    assert several.returncode == 1 and re.match(rf"bytepath fleet: (one|two) \(tcp://\S+\): {why}", several.stderr), several
+    assert alone.returncode == 1 and alone.stderr.startswith(f"bytepath fleet: {why}"), alone
 
 
 @needs_root

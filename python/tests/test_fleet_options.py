@@ -29,6 +29,7 @@ from fleet_hosts import NAMES, end_with_the_parent, wait_until  # noqa: E402
 from fleet_trees import assert_copied, ended_well, some_are_copied  # noqa: E402
 
 from distributed import Client  # noqa: E402
+from distributed.security import Security  # noqa: E402
 
 from bytepath.fleet import cluster, worker  # noqa: E402
 from bytepath.fleet.__main__ import main  # noqa: E402
@@ -409,6 +410,46 @@ def test_paths_and_schedulers_that_mean_nothing_are_told_of_in_a_line(command, t
     words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:two", "doctor"]
     refused = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and "local:2" in refused.stderr and refused.stderr.count("\n") == 1, refused
+
+
+TLS = """\
+distributed:
+  comm:
+    require-encryption: true
+    tls: {{ca-file: {0}/ca, client: {{key: {0}/key, cert: {0}/cert}}}}
+"""
+
+
+def test_a_scheduler_or_keys_that_cannot_be_used_are_told_of_in_a_line_and_begin_nothing(command, tmp_path):
+    pytest.importorskip("cryptography", reason="keys are made by it")
+    some_files(tmp_path / "source", 1, 10)
+    keys = Security.temporary()
+    made = {"ca": keys.tls_ca_file, "key": keys.tls_client_key, "cert": keys.tls_client_cert}
+    (tmp_path / "tls.yaml").write_text(TLS.format(tmp_path))
+
+    def told(address: str, **config: str) -> str:
+        words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", address, "cp", "source", "copy"]
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), **config}
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done
+        assert done.stderr.startswith("bytepath fleet: ") and not list(tmp_path.glob("bytepath/fleet/*")), done
+        return done.stderr
+
+    def by_tls(address: str, **others: str) -> str:
+        for name, text in {**made, **others}.items():
+            (tmp_path / name).unlink(missing_ok=True)
+            if text:
+                (tmp_path / name).write_text(text)
+        return told(address, DASK_CONFIG=str(tmp_path / "tls.yaml"))
+
+    assert "encryption required" in (said := by_tls("tcp://127.0.0.1:9")) and "as tls://HOST" in said
+    for name in made:
+        said = by_tls("tls://127.0.0.1:9", **{name: ""})
+        assert f"cannot read {tmp_path}/{name}, " in said and "No such file" in said
+        said = by_tls("tls://127.0.0.1:9", **{name: "no key"})
+        assert f"{tmp_path}/{name}" in said and "in PEM" in said
+    assert "no Dask scheduler answers at tls://127.0.0.1:9" in by_tls("tls://127.0.0.1:9")
+    assert "no Dask scheduler answers at tcp://127.0.0.1:9" in told("tcp://127.0.0.1:9")
 
 
 def test_many_large_files_arrive_all_by_few_machines(command, tmp_path):
@@ -1148,6 +1189,35 @@ def test_names_that_are_no_text_go_through_the_journal_and_pieces(piece, tmp_pat
     for name in names:
         with open(copy + b"/" + name + b"/" + name, "rb") as file:
             assert file.read() == name
+
+
+def test_what_is_in_the_way_of_one_name_of_a_file_keeps_no_other_from_being_made(command, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    for folder, size in (("small", 10), ("large", 129 << 20)):
+        (source / folder).mkdir(parents=True)
+        with open(source / folder / "aü", "wb") as file:
+            file.write(os.urandom(10))
+            file.truncate(size)
+        for name in ("bö", *"cdef"):
+            os.link(source / folder / "aü", source / folder / name)
+    names = [path.relative_to(source) for path in source.glob("*/*")]
+    # Whichever of them comes first.
+    blocked = [name for name in names if name.name != "c"]
+    for name in blocked:
+        (copy / name).mkdir(parents=True)
+    done = on_this_machine(1, tmp_path, "cp", "--json", "-", "source", "copy")
+    assert done.returncode == 1, done
+    why = json.loads(done.stdout)["why"]
+    # The name that is made comes before some of them, or after.
+    assert len(why) == len(blocked) and all("directory" in line for line in why), why
+    assert all(sum(f"'{copy / name}'" in line for line in why) == 1 for name in blocked), why
+    for name in set(names) - set(blocked):
+        assert (copy / name).read_bytes() == (source / name).read_bytes()
+    for name in blocked:
+        (copy / name).rmdir()
+    ended_well(on_this_machine(1, tmp_path, "cp", "source", "copy"))
+    assert_copied(source, copy)
+    assert len({(copy / name).stat().st_ino for name in names}) == 2
 
 
 def test_names_that_are_of_another_file_meanwhile_are_copied_as_what_they_are(command, tmp_path):

@@ -372,23 +372,63 @@ def test_what_failed_is_tried_again_in_its_turn(journal):
     assert closed == [["a/b"], ["c"]]
 
 
-def test_names_of_a_file_that_failed_are_not_made_and_any_may_be_the_first_when_they_are_tried_again(journal):
+def of_one_file(*names):
+    return [{"f": name, "ino": 7, "size": 1, "mtime": 1, "w": 0.0} for name in names]
+
+
+def fails(journal, taken, names, **more):
+    """Answers that these names failed, and that the others are of one file."""
+    failed, several = [], []
+    for _, item in taken:
+        path = f"{item['d']}/{item['n'][0]}"
+        if item.get("alone"):
+            failed += [{"item": {**item, **more}, "why": [f"no {path}"]}] if path in names else []
+        else:
+            several += of_one_file(path)
+    journal.settle(taken, answer(links=several, failed=failed))
+
+
+def test_where_the_first_name_of_a_file_failed_the_next_takes_its_place(journal):
     journal.put([tree("")])
-    several = [{"f": f, "ino": 7, "size": 1, "mtime": 1, "w": 0.0} for f in ("d/first", "d/second", "d/third")]
-    journal.settle(journal.take(1), answer(links=several))
-    (first,) = journal.take(9)
-    journal.settle([first], answer(failed=[{"item": first[1], "why": ["cannot open it"]}]))
+    journal.settle(journal.take(1), answer(links=of_one_file("d/a", "d/b", "d/c", "e/d", "e/e")))
+    tried = []
+    while journal.free() or journal.put_links(9, 9):
+        taken = journal.take(9)
+        if taken[0][1]["do"] == "links":
+            break
+        tried += [(item["n"], item.get("alone", False)) for _, item in taken]
+        fails(journal, taken, ["d/a", "d/b"])
+    assert tried == [(["a"], True), (["b"], False), (["b"], True), (["c"], False), (["c"], True)], "one after the other"
+    assert [item for _, item in taken] == [{"do": "links", "links": [["d/c", "e/d"], ["d/c", "e/e"]]}]
+    journal.settle(taken, EMPTY)
+    assert journal.failures(9) == (2, ["no d/a", "no d/b"]) and not journal.put_links(9, 9)
+    # Once they can be made, they are names of the same file.
+    assert journal.try_failed_again() == 2
+    taken = journal.take(9)
+    assert sorted(item["n"] for _, item in taken) == [["a"], ["b"]]
+    fails(journal, taken, [])
+    assert journal.put_links(9, 9)
+    [(_, item)] = journal.take(9)
+    assert sorted(item["links"]) == [["d/c", "d/a"], ["d/c", "d/b"]]
+
+
+def test_names_of_a_file_that_ends_whoever_copies_it_are_not_made_and_any_may_be_the_first_when_they_are_tried_again(journal):
+    journal.put([tree("")])
+    first, second, third = ("d/a\xc3\xbc", "d/second", "d/third")
+    journal.settle(journal.take(1), answer(links=of_one_file(first, second, third)))
+    fails(journal, journal.take(9), [first], deadly=True)
     assert journal.put_links(9, 9) and not journal.put_links(9, 9) and journal.take(9) == []
-    why = "d/{} is not made: d/first, the same file, was not copied"
-    assert journal.failures(9) == (3, ["cannot open it", why.format("second"), why.format("third")])
+    # What is in the journal is what the bytes of names are.
+    why = "'to/{}' is not made: 'to/d/aü', the same file, was not copied"
+    assert journal.failures(9) == (3, [f"no {first}", why.format(second), why.format(third)])
     assert journal.try_failed_again() == 3
     taken = journal.take(9)
-    assert sorted(item["n"] for _, item in taken) == [["first"], ["second"], ["third"]]
+    assert sorted(item["n"] for _, item in taken) == [["a\xc3\xbc"], ["second"], ["third"]]
     # The first is gone from the source meanwhile.
-    journal.settle(taken, answer(links=several[1:]))
-    (second,) = journal.take(9)
-    assert second[1]["n"] == ["second"] and second[1]["alone"]
-    journal.settle([second], EMPTY)
+    journal.settle(taken, answer(links=of_one_file(second, third)))
+    (taken,) = journal.take(9)
+    assert taken[1]["n"] == ["second"] and taken[1]["alone"]
+    journal.settle([taken], EMPTY)
     assert journal.put_links(9, 9)
     assert [item for _, item in journal.take(9)] == [{"do": "links", "links": [["d/second", "d/third"]]}]
     # Where something was made, the time is set once more.

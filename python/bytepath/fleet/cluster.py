@@ -178,17 +178,38 @@ def _in_memory(text: str) -> Iterator[str]:
 
 
 async def _client(scheduler: Any) -> Client:
-    client = Client(scheduler, asynchronous=True, timeout=CONNECT_S, set_as_default=False)
+    try:
+        client = Client(scheduler, asynchronous=True, timeout=CONNECT_S, set_as_default=False)
+    except OSError as error:
+        raise FleetError(_unusable_keys(error)) from error
     try:
         return await client
-    except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, TypeError) as error:
+    except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, TypeError, RuntimeError) as error:
         with contextlib.suppress(Exception):
             await client.close(timeout=1)
+        if isinstance(error, RuntimeError):
+            raise FleetError(f"{first_line(error)}; with TLS, name the scheduler as tls://HOST:8786") from error
         raise Lost(
             f"no Dask scheduler answers at {scheduler} ({first_line(error)}); is it running, and is the address "
             "one of tcp://HOST:8786, tls://HOST:8786? `dask scheduler` starts one and prints its address, "
             "and --scheduler local:2 needs none"
         ) from error
+
+
+def _unusable_keys(error: OSError) -> str:
+    """Which of the files that Dask's configuration names for TLS cannot be used: OpenSSL does not say."""
+    named = [dask.config.get(f"distributed.comm.tls.{name}", None) for name in ("ca-file", "client.cert", "client.key")]
+    # They may be there as text as well.
+    paths = [path for path in named if path and "\n" not in path]
+    for path in paths:
+        try:
+            open(path, "rb").close()
+        except OSError as cannot:
+            return f"cannot read {path}, which Dask's configuration names for TLS: {cannot.strerror}"
+    return (
+        f"{', '.join(paths)}: one of them is no key or certificate in PEM, or they do not belong together "
+        f"({first_line(error)}); Dask's configuration names them for TLS"
+    )
 
 
 async def _closed(client: Client) -> None:

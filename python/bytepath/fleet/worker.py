@@ -356,7 +356,7 @@ def sees(source: str, destination: str) -> dict[str, Any]:
         if directory:
             found["source"]["look"] = storage.look(source)
     except OSError as error:
-        found["source_error"] = str(error)
+        found["source_error"] = _unseen(error)
     parent = os.path.dirname(os.path.abspath(destination))
     there = destination if os.path.lexists(destination) else parent
     try:
@@ -366,8 +366,13 @@ def sees(source: str, destination: str) -> dict[str, Any]:
             "real": os.path.realpath(destination),
         }
     except OSError as error:
-        found["destination_error"] = str(error)
+        found["destination_error"] = _unseen(error)
     return found
+
+
+def _unseen(error: OSError) -> str:
+    """Why there is nothing to be seen of a path."""
+    return f"{error.filename} does not exist" if isinstance(error, FileNotFoundError) and error.filename else str(error)
 
 
 def is_directory(path: str) -> bool:

@@ -1,7 +1,6 @@
 """`bytepath fleet cp`."""
 
 import argparse
-import asyncio
 import json
 import os
 import sqlite3
@@ -183,10 +182,6 @@ async def run(arguments: argparse.Namespace) -> int:
         # One that has not begun is not gone on with.
         keep = resumed
         raise
-    except (FleetError, asyncio.CancelledError):
-        # Nothing was begun yet, and nothing is to be forgotten: there is nothing to go on with.
-        keep = resumed or bool(forgotten) or journal.get("made") is not None
-        raise
     except sqlite3.OperationalError as error:
         raise FleetError(
             f"the journal {path} cannot be kept ({error}); what it knows so far is on disk, and the same command goes on "
@@ -194,6 +189,10 @@ async def run(arguments: argparse.Namespace) -> int:
         ) from error
     except sqlite3.Error as error:
         raise journals.unusable(path, error) from error
+    except BaseException:
+        # Where nothing was begun yet, and nothing is to be forgotten, there is nothing to go on with.
+        keep = resumed or bool(forgotten) or journal.is_begun()
+        raise
     finally:
         if keep:
             journal.close()

@@ -177,8 +177,8 @@ async def check(client: Client, ground: Ground, machines: list[Machine]) -> None
         *(_ask(client, m.workers[0], m.name, worker.sees, ground.source, ground.destination) for m in machines)
     )
     seen = {m.name: answer for m, answer in zip(machines, answers, strict=True)}
-    _all(seen, "source_error", lambda who, why: f"{who} cannot read {ground.source} ({why})")
-    _all(seen, "destination_error", lambda who, why: f"{who} cannot reach {ground.destination} ({why})")
+    _all(seen, "source_error", f"read {ground.source}")
+    _all(seen, "destination_error", f"reach {ground.destination}")
     for other in seen.values():
         if not other["source"]["directory"]:
             raise FleetError(f"{ground.source} is no directory; `bytepath cp` copies a file")
@@ -251,8 +251,11 @@ async def _looks(client: Client, source: str, machines: list[Machine]) -> list[t
     return list(zip(machines, answers, strict=True))
 
 
-def _all(seen: dict[str, dict[str, Any]], key: str, say: Callable[[str, str], str]) -> None:
-    wrong = [say(who, answer[key]) for who, answer in seen.items() if key in answer]
+def _all(seen: dict[str, dict[str, Any]], key: str, what: str) -> None:
+    found = {answer.get(key) for answer in seen.values()}
+    if len(found) == 1 and (why := found.pop()):
+        raise FleetError(f"cannot {what} on any machine: {why}")
+    wrong = [f"{who} cannot {what} ({answer[key]})" for who, answer in seen.items() if key in answer]
     if wrong:
         more = f"\n  and {len(wrong) - 10} more" if len(wrong) > 10 else ""
         raise FleetError(

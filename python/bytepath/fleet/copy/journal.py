@@ -141,6 +141,10 @@ class Journal:
         if text != self.get("machines"):
             self.set("machines", text)
 
+    def is_begun(self) -> bool:
+        """Whether anything may have been made in the destination."""
+        return self.get("made") is not None
+
     def so_far(self) -> str:
         """What is said where a copying ends before all is done."""
         files, moved = self.number("files"), self.number("bytes")
@@ -380,23 +384,53 @@ class Journal:
 
     def put_links(self, together: int, most: int) -> bool:
         """Puts some names that are to be made; whether there were any."""
+        if self._put_heirs():
+            return True
         rows = self.db.execute("SELECT id, f, name FROM links ORDER BY id LIMIT ?", (together * most,)).fetchall()
         self.db.executemany("DELETE FROM links WHERE id = ?", [(row[0],) for row in rows])
-        failed = self._failed_files() if rows else set()
+        failed = self._failed_files(deadly=True) if rows else set()
         for _, f, name in (row for row in rows if row[1] in failed):
             # What its first name has in the destination is older.
-            self._failed({"do": "links", "links": [[f, name]]}, [f"{name} is not made: {f}, the same file, was not copied"])
+            why = f"{self._made_as(name)} is not made: {self._made_as(f)}, the same file, was not copied"
+            self._failed({"do": "links", "links": [[f, name]]}, [why])
         found = bool(rows)
         rows = [row for row in rows if row[1] not in failed]
         for at in range(0, len(rows), together):
             self.put([{"do": "links", "links": [[f, name] for _, f, name in rows[at : at + together]]}])
         return found
 
-    def _failed_files(self) -> set[str]:
-        """Files that were not copied, by the names that were tried."""
+    def _put_heirs(self) -> bool:
+        """Where a file was not copied by its first name, as what stands in the way of that may not be in that of others, has
+        the next looked at, which the others become names of; whether there were any."""
+        failed = self._failed_files(deadly=False)
+        if not failed:
+            return False
+        table = "CREATE TEMP TABLE IF NOT EXISTS heirs (f TEXT PRIMARY KEY, id INTEGER, name TEXT) WITHOUT ROWID"
+        self.db.execute(table)
+        self.db.executemany("INSERT INTO heirs (f) VALUES (?)", [(f,) for f in failed])
+        # Of those with no other name that is left nothing is found, and they stay as they are.
+        ours = "WHERE f IN (SELECT f FROM heirs)"
+        self.db.execute(f"REPLACE INTO heirs SELECT f, min(id), name FROM links {ours} GROUP BY f")
+        self.db.execute(f"UPDATE links SET f = (SELECT name FROM heirs WHERE heirs.f = links.f) {ours}")
+        self.db.execute("DELETE FROM links WHERE id IN (SELECT id FROM heirs)")
+        self.db.execute(f"DELETE FROM firsts {ours}")
+        names = [row[0] for row in self.db.execute("SELECT name FROM heirs WHERE id NOTNULL ORDER BY id")]
+        self.db.execute("DELETE FROM heirs")
+        self._put_names(names)
+        return bool(names)
+
+    def _made_as(self, path: str) -> str:
+        """What becomes of a path in the destination, as messages show it."""
+        destination = _loaded(self.get("words") or "[]")[1]
+        return f"'{os.path.join(destination, shown(path))}'"
+
+    def _failed_files(self, deadly: bool) -> set[str]:
+        """Files that were not copied, by the names that were tried: those that ended whoever copied them, or the others."""
         found = set()
         for (body,) in self.db.execute("SELECT body FROM failed"):
             item = _loaded(body)
+            if ("deadly" in item) != deadly:
+                continue
             if item["do"] == "tree":
                 found.update(_below(item["d"], name) for name in item.get("n") or [])
             elif "f" in item:
@@ -485,6 +519,11 @@ class Journal:
 
 _RANKS = {"end": 4.0, "range": 3.0, "begin": 2.0}
 """What has been begun is ended first: few files are half done at a time. Weights are at most 1."""
+
+
+def shown(path: str) -> str:
+    """A path of an item, which has its bytes as Latin-1, as messages show it."""
+    return path.encode("latin-1").decode(errors="backslashreplace")
 
 
 def _rank(item: dict[str, Any]) -> float:

@@ -22,7 +22,7 @@ from ..machines import awake
 from ..text import as_text
 from ..within import ended, within
 from .ground import Another, Ground
-from .journal import Journal
+from .journal import Journal, shown
 from .members import Members
 from .options import Options
 from .progress import Progress
@@ -348,6 +348,9 @@ class Pieces:
             self.failed_in_a_row = self.split_in_a_row = 0
         elif not answer.get("stop") and _has_no_parts(flight.taken[0][1], answer["rest"]):
             return self._failed(flight.taken, flight.why)
+        if len(self.members.machines) > 1:
+            for failed in answer["failed"]:
+                failed["why"] = [self._at_whom(answer) + "; ".join(failed["why"])]
         if self.journal.settle(flight.taken, answer):
             self.yardstick.count(flight, answer)
             self.told += answer["told"][: max(0, 100 - len(self.told))]
@@ -435,7 +438,8 @@ class Pieces:
         if self.failed_in_a_row >= FAILED_MAX:
             self.stop = f"{line}; and so did {FAILED_MAX - 1} others before, with nothing done between them"
         else:
-            self.journal.settle(taken, {**_EMPTY, "failed": [{"item": item, "why": [line]}]})
+            # By another of its names it would do the same.
+            self.journal.settle(taken, {**_EMPTY, "failed": [{"item": {**item, "deadly": True}, "why": [line]}]})
 
     def _named(self, item: dict[str, Any]) -> str:
         """What a thing is about, as messages show it."""
@@ -445,8 +449,7 @@ class Pieces:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         if item["do"] == "tree" and not names:
             more = " (some of what is in it)" if item.get("l") else " (with all below it)"
-        shown = first.encode("latin-1").decode(errors="backslashreplace")
-        return f"{os.path.join(self.ground.source, shown).rstrip('/')}{more}"
+        return f"{os.path.join(self.ground.source, shown(first)).rstrip('/')}{more}"
 
     # -- who is late, or gone --
 

@@ -11,7 +11,7 @@ from ..cluster import connected, first_line
 from ..errors import FleetError, Lost
 from ..machines import clocks
 from .ground import Ground, check
-from .journal import Journal
+from .journal import Journal, shown
 from .members import Members
 from .options import Options, Outcome
 from .pieces import Piece, Pieces, piece
@@ -59,12 +59,13 @@ class Run:
                     # What was done since is a reason to be patient again.
                     lost_at = max(lost_at, self.pieces.settled_at)
                     if time.monotonic() - lost_at > self.options.patience_s or not self.members.machines:
-                        raise FleetError(f"{error}\n{self.journal.so_far()}") from error
+                        raise FleetError("\n".join([str(error), *self._so_far()])) from error
                     self._tell(f"{first_line(error)}; waiting for it to come back")
                     await asyncio.sleep(BACK_S)
         except asyncio.CancelledError:
             self.pieces.progress.end()
-            files.say(self.journal.so_far())
+            for line in self._so_far():
+                files.say(line)
             raise
         finally:
             self.pieces.progress.end()
@@ -76,6 +77,10 @@ class Run:
             self.outcome.this_run[key] = count - self.before[key]
         self.outcome.this_run["bytes"] += self.journal.number("undone_bytes")
         return self.outcome
+
+    def _so_far(self) -> list[str]:
+        """What is said where it ends too early, if there is something to go on with."""
+        return [self.journal.so_far()] if self.journal.is_begun() else []
 
     def _counts(self) -> dict[str, int]:
         return {key: self.journal.number(key) for key in ("files", "bytes", "directories")}
@@ -105,7 +110,7 @@ class Run:
             if again or self.journal.get("phase") == "done":
                 self.journal.set("phase", "files")
             self.journal.commit()
-        if self.journal.get("made") is None:
+        if not self.journal.is_begun():
             self.journal.set("made", "1" if self.ground.is_new else "")
             self.journal.commit()
         # A stage that was ended is never made again: somebody who is late would find it.
@@ -154,7 +159,7 @@ class Run:
                 await pieces.work(client, STAGE[phase])
                 if unfinished := journal.unfinished():
                     raise FleetError(
-                        f"{len(unfinished)} large files are not whole, {unfinished[0]} first, and nothing is left to be done: "
+                        f"{len(unfinished)} large files are not whole, {shown(unfinished[0])} first, and nothing is left to be done: "
                         f"this is a defect of bytepath; copy with --anew\n{journal.so_far()}"
                     )
                 await pieces.alone(client, [{"do": "fence", "stage": STAGE[phase]}])

@@ -14,6 +14,16 @@ pub(crate) fn shown(name: impl AsRef<OsStr>) -> String {
     String::from_utf8_lossy(&quoted(name.as_ref())).into_owned()
 }
 
+/// The name as it is where all of it can be printed, as the original pv writes it; otherwise quoted.
+pub(crate) fn printable(name: impl AsRef<OsStr>) -> String {
+    let name = name.as_ref();
+    let pieces = pieces(name.as_bytes(), Charset::of_environment());
+    match pieces.iter().all(|piece| matches!(piece, Piece::Printed(_))) {
+        true => name.to_string_lossy().into_owned(),
+        false => shown(name),
+    }
+}
+
 /// The name as messages show it that quote every name, as those of cp do.
 pub(crate) fn always_quoted(name: &OsStr) -> String {
     let quoted = always_quoted_in(name.as_bytes(), Charset::of_environment());

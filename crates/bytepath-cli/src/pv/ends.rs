@@ -37,7 +37,7 @@ impl Source<'_> {
             true => Endpoint::source(rustix::stdio::stdin()),
             false => checked(name).and_then(|()| Endpoint::open_source(Path::new(name))),
         };
-        let shown = shown(name);
+        let shown = printable(name);
         match opened {
             Ok(endpoint) => Ok(Source { name: shown, endpoint }),
             Err(error) => {
@@ -65,7 +65,7 @@ impl Source<'_> {
 
 /// Whether the name can be opened: see [`closed`].
 fn checked(name: &OsStr) -> Result<(), EndpointError> {
-    closed::check(name).map_err(|errno| EndpointError::Open { path: shown(name), errno })
+    closed::check(name).map_err(|errno| EndpointError::Open { path: printable(name), errno })
 }
 
 /// Why an end could not be opened, in a few words.
@@ -108,12 +108,12 @@ impl Sink<'_> {
         live: &Live,
     ) -> Result<Sink<'static>, Status> {
         if let Some(input) = input_that_is(path, inputs) {
-            let (input, path) = (shown(input), shown(path));
+            let (input, path) = (printable(input), printable(path));
             live.say(format_args!("{input}: input is the output {path}; it is left as it was"));
             return Err(Status::SAME_FILE);
         }
         let endpoint = checked(path.as_os_str()).and_then(|()| Endpoint::open_sink(path));
-        opened(shown(path), endpoint, live)
+        opened(printable(path), endpoint, live)
     }
 
     /// Nothing: what is moved there is gone.

@@ -133,7 +133,7 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
         Some(path) => match pidfile::Pidfile::write(path, live) {
             Ok(pidfile) => Some(pidfile),
             Err(error) => {
-                say(format_args!("{}: {}", shown(path), word(&error)));
+                say(format_args!("{}: {}", printable(path), word(&error)));
                 return Ok(Status::REMOTE.into());
             }
         },

@@ -114,7 +114,7 @@ pub(crate) fn run(
     let mut child = match child {
         Ok(child) => child,
         Err(error) => {
-            say(format_args!("{}: {}", shown(program), word(&error)));
+            say(format_args!("{}: {}", printable(program), word(&error)));
             return Ok(i32::from(Status::REMOTE.code()));
         }
     };
@@ -139,7 +139,7 @@ pub(crate) fn run(
             });
             let received = out.map_or(Status::DONE, |out| {
                 let Ok(endpoint) = Endpoint::source(out.as_fd()) else { return Status::OPEN };
-                let source = Source { name: shown(program), endpoint };
+                let source = Source { name: printable(program), endpoint };
                 let work = Work { settings, live, tally: &got, alone: None };
                 work.run_one(&source, sink)
             });

@@ -362,7 +362,7 @@ fn size(text: &std::ffi::OsStr, units: Units) -> Result<u64, Wrong> {
     if let Some(path) = text.as_bytes().strip_prefix(b"@") {
         let path = Path::new(std::ffi::OsStr::from_bytes(path));
         return size_of(path).map_err(|error| {
-            Wrong::plain(format!("-s: {}: {}", shown(path), super::word(&error)))
+            Wrong::plain(format!("-s: {}: {}", printable(path), super::word(&error)))
         });
     }
     let text = text.to_string_lossy();

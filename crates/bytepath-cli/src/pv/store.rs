@@ -28,13 +28,13 @@ pub(crate) fn run(
     settings: &Settings,
     live: &Live,
 ) -> Result<Status, Wrong> {
-    let name = || shown(path);
+    let name = || printable(path);
     let failed = |error: std::io::Error| {
         say(format_args!("{}: {}", name(), word(&error)));
         Ok(Status::OPEN)
     };
     if let Some(input) = super::ends::input_that_is(path, inputs) {
-        let (input, path) = (shown(input), name());
+        let (input, path) = (printable(input), name());
         say(format_args!("{input}: input is {path}, to be stored in; it is left as it was"));
         return Ok(Status::SAME_FILE);
     }

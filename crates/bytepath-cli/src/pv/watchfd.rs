@@ -49,17 +49,17 @@ fn targets(words: &[OsString], deep: usize) -> Result<Vec<Target>, Wrong> {
         } else if let Some(list) = bytes.strip_prefix(b"@") {
             let path = Path::new(OsStr::from_bytes(list));
             let text = std::fs::read_to_string(path).map_err(|error| {
-                Wrong::plain(format!("-d: {}: {}", shown(path), super::word(&error)))
+                Wrong::plain(format!("-d: {}: {}", printable(path), super::word(&error)))
             })?;
             if deep == LISTS_DEEP_MAX {
-                return Err(Wrong::plain(format!("-d: {}: lists in lists", shown(path))));
+                return Err(Wrong::plain(format!("-d: {}: lists in lists", printable(path))));
             }
             let tells = |line: &&str| !line.is_empty() && !line.starts_with('#');
             let lines = text.lines().map(str::trim).filter(tells);
             all.extend(targets(&lines.map(OsString::from).collect::<Vec<_>>(), deep + 1)?);
         } else {
             let wrong = || {
-                let word = shown(word);
+                let word = printable(word);
                 Wrong::plain(format!("-d: {word}: PID, PID:FD, =NAME or @LISTFILE is expected"))
             };
             all.push(word.to_str().and_then(target).ok_or_else(wrong)?);

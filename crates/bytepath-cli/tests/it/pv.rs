@@ -612,7 +612,9 @@ fn names_that_no_terminal_shows_are_quoted_in_messages() {
         ("cp a \"$n\"; \"$pv\" pv -q -U \"$n\" \"$n\"", "pv: NAME: input is NAME, to be stored in"),
         ("\"$pv\" pv -q -o \"$n\" \"$n\"", "pv: NAME: input is the output NAME; it is left"),
         ("\"$pv\" pv -q -o \"$n/o\" a", "pv: NAME/o"),
+        // As the original writes them.
         ("\"$pv\" pv gone", "pv: gone: No such file or directory\n"),
+        ("\"$pv\" pv 'a gone one'", "pv: a gone one: No such file or directory\n"),
     ] {
         let said = said(line);
         let wanted = wanted.replace("NAME/o", "'b'$'\\377\\033\\n''z/o'").replace("NAME", quoted);

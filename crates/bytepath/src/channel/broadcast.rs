@@ -5,7 +5,6 @@
 //! one store and one fence for all receivers, and a look at a line of each. Where the ring is full
 //! the sender waits for the slowest.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
@@ -298,15 +297,4 @@ impl Broadcast {
     }
 }
 
-impl AsFd for Broadcast {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.audience.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for Broadcast {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(Broadcast, audience);

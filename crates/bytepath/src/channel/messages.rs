@@ -1,7 +1,6 @@
 //! A queue of messages: the sender borrows space for one, fills it and commits it; the receiver
 //! borrows the next and releases it. They lie in the ring as `records` says.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::connection::Connection;
@@ -145,18 +144,7 @@ impl MessageSender {
     }
 }
 
-impl AsFd for MessageSender {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for MessageSender {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(MessageSender, link);
 
 impl MessageReceiver {
     /// Waits for a message; `None` at the end of the queue.
@@ -242,18 +230,7 @@ impl MessageReceiver {
     }
 }
 
-impl AsFd for MessageReceiver {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for MessageReceiver {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(MessageReceiver, link);
 
 impl Drop for MessageReceiver {
     /// Tells the sender that nobody wants more. A process that was forked drops its copy without a word.

@@ -5,7 +5,6 @@
 //! sleeps: no copy, no system call.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use super::connection::Connection;
 use super::error::ChannelError;
@@ -126,18 +125,7 @@ impl Sender {
     }
 }
 
-impl AsFd for Sender {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for Sender {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(Sender, link);
 
 impl io::Write for Sender {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -253,18 +241,7 @@ impl Receiver {
     }
 }
 
-impl AsFd for Receiver {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for Receiver {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(Receiver, link);
 
 impl Drop for Receiver {
     /// Tells the sender that nobody wants more. A process that was forked drops its copy without a word.

@@ -1,6 +1,6 @@
 //! The end that messages with buffers go into.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
@@ -280,15 +280,4 @@ impl BufferSender {
     }
 }
 
-impl AsFd for BufferSender {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.messages.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for BufferSender {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(BufferSender, messages);

@@ -12,7 +12,6 @@ use super::records::{
 };
 use super::setup::Setup;
 use crate::meter::Meter;
-use crate::pages::MappedMemory;
 use crate::sys::forks;
 use crate::sys::shared_bytes::SharedBytes;
 
@@ -132,11 +131,6 @@ impl MessageSender {
     /// Bytes committed (headers and gaps included), system calls made, and waits.
     pub fn meter(&self) -> &Meter {
         self.link.meter()
-    }
-
-    /// The memory that the ring lies in.
-    pub fn memory(&self) -> &MappedMemory {
-        self.link.memory()
     }
 
     fn closed(&self) -> ChannelError {

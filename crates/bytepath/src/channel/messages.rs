@@ -70,7 +70,7 @@ impl MessageSender {
         let record = Record::of(len, self.link.end())?;
         match self.link.wait_for(record.needs(), record.needs())? {
             true => Ok(MessageSpace::to_one(&mut self.link, record)),
-            false => Err(self.closed()),
+            false => Err(self.link.closed()),
         }
     }
 
@@ -82,7 +82,7 @@ impl MessageSender {
         let record = Record::of(len, self.link.end())?;
         match self.link.has_room(record.needs())? {
             Some(true) => Ok(Some(MessageSpace::to_one(&mut self.link, record))),
-            Some(false) => Err(self.closed()),
+            Some(false) => Err(self.link.closed()),
             None => Ok(None),
         }
     }
@@ -115,11 +115,7 @@ impl MessageSender {
     /// # Errors
     /// It never will: it wants no more, is gone, or is broken.
     pub fn wait_until_taken(&mut self) -> Result<(), ChannelError> {
-        let all = self.link.end().capacity() as u64;
-        match self.link.wait_for(all, all)? {
-            true => Ok(()),
-            false => Err(self.closed()),
-        }
+        self.link.wait_until_taken()
     }
 
     /// Says that no more messages come. Only [`MessageSender::wait_until_taken`], called before, tells that
@@ -131,10 +127,6 @@ impl MessageSender {
     /// Bytes committed (headers and gaps included), system calls made, and waits.
     pub fn meter(&self) -> &Meter {
         self.link.meter()
-    }
-
-    fn closed(&self) -> ChannelError {
-        ChannelError::Closed { passed: self.link.end().passed() }
     }
 }
 

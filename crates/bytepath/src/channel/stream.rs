@@ -66,7 +66,7 @@ impl Sender {
         let wished = most.min(self.link.end().capacity() / PARTS) as u64;
         match self.link.wait_for(1, wished)? {
             true => Ok(Space { link: &mut self.link, most }),
-            false => Err(self.closed()),
+            false => Err(self.link.closed()),
         }
     }
 
@@ -77,7 +77,7 @@ impl Sender {
     pub fn try_space(&mut self, most: usize) -> Result<Option<Space<'_>>, ChannelError> {
         match self.link.has_room(1)? {
             Some(true) => Ok(Some(Space { link: &mut self.link, most })),
-            Some(false) => Err(self.closed()),
+            Some(false) => Err(self.link.closed()),
             None => Ok(None),
         }
     }
@@ -97,11 +97,7 @@ impl Sender {
     /// # Errors
     /// It never will: it wants no more, is gone, or is broken.
     pub fn wait_until_taken(&mut self) -> Result<(), ChannelError> {
-        let all = self.link.end().capacity() as u64;
-        match self.link.wait_for(all, all)? {
-            true => Ok(()),
-            false => Err(self.closed()),
-        }
+        self.link.wait_until_taken()
     }
 
     /// Says that the stream ends here. Only [`Sender::wait_until_taken`], called before, tells that all of
@@ -118,10 +114,6 @@ impl Sender {
     /// The memory that the ring lies in.
     pub fn memory(&self) -> &MappedMemory {
         self.link.memory()
-    }
-
-    fn closed(&self) -> ChannelError {
-        ChannelError::Closed { passed: self.link.end().passed() }
     }
 }
 
@@ -145,7 +137,7 @@ impl io::Write for Sender {
     fn flush(&mut self) -> io::Result<()> {
         let all = self.link.end().capacity() as u64;
         match self.link.room(all)? {
-            Some(false) => Err(self.closed().into()),
+            Some(false) => Err(self.link.closed().into()),
             _ => Ok(()),
         }
     }

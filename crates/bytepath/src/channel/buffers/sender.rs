@@ -216,7 +216,7 @@ impl BufferSender {
 
     fn is_wanted(&mut self) -> Result<(), ChannelError> {
         match self.messages.link.room(u64::MAX)? {
-            Some(_) => Err(ChannelError::Closed { passed: self.messages.link.end().passed() }),
+            Some(_) => Err(self.messages.link.closed()),
             None => Ok(()),
         }
     }
@@ -229,7 +229,7 @@ impl BufferSender {
         let all = self.messages.link.end().capacity() as u64;
         match self.messages.link.has_room(all)? {
             Some(true) => Ok(self.depot.is_whole()),
-            Some(false) => Err(ChannelError::Closed { passed: self.messages.link.end().passed() }),
+            Some(false) => Err(self.messages.link.closed()),
             None => Ok(false),
         }
     }

@@ -87,9 +87,9 @@ impl MessageSender {
         }
     }
 
-    /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
-    /// there is space for a message of `len` bytes, or the receiver is done or gone. True where that
-    /// is so already.
+    /// To be called before the descriptor ([`AsFd`](std::os::fd::AsFd)) is polled for reading: it
+    /// becomes readable once there is space for a message of `len` bytes, or the receiver is done or
+    /// gone. True where that is so already.
     ///
     /// # Errors
     /// As of [`MessageSender::space`].
@@ -179,8 +179,9 @@ impl MessageReceiver {
         }
     }
 
-    /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
-    /// there is a message, or the sender is done or gone. True where that is so already.
+    /// To be called before the descriptor ([`AsFd`](std::os::fd::AsFd)) is polled for reading: it
+    /// becomes readable once there is a message, or the sender is done or gone. True where that is so
+    /// already.
     ///
     /// # Errors
     /// As of [`MessageReceiver::receive`].

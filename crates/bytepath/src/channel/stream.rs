@@ -82,9 +82,9 @@ impl Sender {
         }
     }
 
-    /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
-    /// there is space, or the receiver is done or gone. True where that is so already, and polling
-    /// would wait in vain.
+    /// To be called before the descriptor ([`AsFd`](std::os::fd::AsFd)) is polled for reading: it
+    /// becomes readable once there is space, or the receiver is done or gone. True where that is so
+    /// already, and polling would wait in vain.
     ///
     /// # Errors
     /// As of [`Sender::space`].
@@ -212,9 +212,9 @@ impl Receiver {
         })
     }
 
-    /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
-    /// there are bytes, or the sender is done or gone. True where that is so already, and polling
-    /// would wait in vain.
+    /// To be called before the descriptor ([`AsFd`](std::os::fd::AsFd)) is polled for reading: it
+    /// becomes readable once there are bytes, or the sender is done or gone. True where that is so
+    /// already, and polling would wait in vain.
     ///
     /// # Errors
     /// As of [`Receiver::filled`].

@@ -31,6 +31,7 @@ pub(crate) use copy::Copy;
 pub(crate) use explained::explain;
 pub(crate) use files::Files;
 pub(crate) use ipc::Ipc;
+pub(crate) use measuring::directory;
 pub(crate) use pipes::{Pipes, measure_pipes, pipes_arms};
 
 /// Run a published experiment on this machine, and say what came beside what was published

@@ -16,6 +16,7 @@ use bytepath_lab::tune::{self, Budget, Effort, FirstSite, PairRun, Regret, Round
 use bytepath_report::{Record, numbers};
 use clap::Args;
 
+use crate::bench::directory;
 use crate::hidden::this_program;
 use crate::measured::whole;
 use crate::output::{self, Output};
@@ -334,8 +335,7 @@ fn make_folder(path: &Path) -> anyhow::Result<()> {
 
 fn sites(folders: &[PathBuf], effort: Effort) -> anyhow::Result<Vec<Site>> {
     let site = |dir: &PathBuf| -> anyhow::Result<Site> {
-        let dir = std::fs::canonicalize(dir)
-            .with_context(|| format!("cannot measure in {}", dir.display()))?;
+        let dir = directory(dir)?;
         if dir.to_str().is_none() {
             bail!("cannot keep a profile of {}: its name is not UTF-8", dir.display());
         }

@@ -59,9 +59,6 @@ pub struct Class {
     user: Vec<String>,
     #[serde(default)]
     pairs: Vec<String>,
-    /// Which versions call its functions what, for readers.
-    #[serde(default)]
-    pub kernels: Vec<String>,
 }
 
 #[derive(Deserialize)]

@@ -4,27 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use bytepath_report::{ClassShare, Explained, unpacked};
-use serde::Deserialize;
 
 const DATA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/published.z"));
 
-/// What was published for one arm.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-struct Shares {
-    source: String,
-    #[serde(flatten)]
-    classes: BTreeMap<String, f64>,
-}
-
-fn all() -> &'static BTreeMap<String, Shares> {
-    static ALL: OnceLock<BTreeMap<String, Shares>> = OnceLock::new();
+/// By arm and class.
+fn all() -> &'static BTreeMap<String, BTreeMap<String, f64>> {
+    static ALL: OnceLock<BTreeMap<String, BTreeMap<String, f64>>> = OnceLock::new();
     ALL.get_or_init(|| serde_json::from_str(&unpacked(DATA)).expect("a test reads this file too"))
 }
 
 /// Puts what was published for this arm beside what was found; true if there was anything.
 pub fn beside(arm: &str, explained: &mut Explained) -> bool {
     let Some(published) = of(arm) else { return false };
-    for (class, share) in &published.classes {
+    for (class, share) in published {
         match explained.classes.iter_mut().find(|found| found.name == *class) {
             Some(found) => found.published = Some(*share),
             None => explained.classes.push(ClassShare {
@@ -37,13 +29,8 @@ pub fn beside(arm: &str, explained: &mut Explained) -> bool {
     true
 }
 
-/// Who published shares for this arm.
-pub fn source(arm: &str) -> Option<&'static str> {
-    of(arm).map(|published| published.source.as_str())
-}
-
 /// What was published for this arm. The ends that others looked at ran on two CPUs.
-fn of(arm: &str) -> Option<&'static Shares> {
+fn of(arm: &str) -> Option<&'static BTreeMap<String, f64>> {
     (!arm.contains("@same-cpu")).then(|| all().get(own_name(arm)))?
 }
 
@@ -61,7 +48,7 @@ mod tests {
     #[test]
     fn every_published_class_is_one_of_ours() {
         for (arm, shares) in all() {
-            for class in shares.classes.keys() {
+            for class in shares.keys() {
                 assert!(Classes::built_in().named(class).is_some(), "{arm}: {class}");
             }
         }
@@ -81,7 +68,6 @@ mod tests {
     fn shares_of_two_cpus_are_not_those_of_one() {
         let mut explained = Explained::default();
         assert!(!beside("write-read@same-cpu", &mut explained));
-        assert_eq!(source("write-read@same-cpu"), None);
         assert_eq!(explained, Explained::default());
     }
 }

@@ -62,7 +62,9 @@ pub enum Measured {
 /// Work that can be measured again and again, each time in fresh processes.
 pub trait Work {
     /// The CPUs that it may run on; all when empty.
-    fn cpus(&self) -> &[usize];
+    fn cpus(&self) -> &[usize] {
+        &[]
+    }
 
     /// Whether the kernel's own threads do part of the work, so that they are no strangers.
     fn is_served_by_the_kernel(&self) -> bool {

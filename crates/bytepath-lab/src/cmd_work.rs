@@ -69,10 +69,6 @@ pub struct CmdWork {
 const SHORT: f64 = 0.005;
 
 impl Work for CmdWork {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn sample(&self, _: &Timing) -> Result<Outcome, String> {
         self.step("before", self.prepare.as_deref())?;
         let directory = self.compared_in.as_deref();

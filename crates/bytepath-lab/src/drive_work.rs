@@ -61,10 +61,6 @@ pub(crate) fn measured_time(timing: &Timing) -> Result<Duration, String> {
 }
 
 impl Work for DriveWork {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
         let report = self.run(timing)?;
         let latencies = latency::decoded(&report.histogram).map_err(|error| error.to_string())?;

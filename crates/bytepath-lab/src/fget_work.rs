@@ -54,10 +54,6 @@ pub enum Server {
 }
 
 impl Work for ServiceWork {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn beside(&self) -> &'static [&'static str] {
         &[load::NAME]
     }
@@ -300,10 +296,6 @@ pub struct DescriptorWork {
 }
 
 impl Work for DescriptorWork {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
         let Measured::Time(time) = timing.measured else {
             return Err("calls are measured by time; give one".into());

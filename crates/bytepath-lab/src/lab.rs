@@ -745,24 +745,12 @@ fn failures(name: &str, codes: &BTreeMap<i32, usize>) -> Option<String> {
 }
 
 fn median_costs(costs: &[&Costs]) -> Costs {
-    let of = |field: fn(&Costs) -> Option<f64>| {
-        median(&costs.iter().filter_map(|costs| field(costs)).collect::<Vec<_>>())
-    };
-    Costs {
-        cpu_user_s_per_gib: of(|costs| costs.cpu_user_s_per_gib),
-        cpu_system_s_per_gib: of(|costs| costs.cpu_system_s_per_gib),
-        syscalls_per_gib: of(|costs| costs.syscalls_per_gib),
-        context_switches_per_gib: of(|costs| costs.context_switches_per_gib),
-        page_faults_per_gib: of(|costs| costs.page_faults_per_gib),
-        cpu_ns_per_op: of(|costs| costs.cpu_ns_per_op),
-        syscalls_per_op: of(|costs| costs.syscalls_per_op),
-        context_switches_per_op: of(|costs| costs.context_switches_per_op),
-        cpu_user_s_per_run: of(|costs| costs.cpu_user_s_per_run),
-        cpu_system_s_per_run: of(|costs| costs.cpu_system_s_per_run),
-        context_switches_per_run: of(|costs| costs.context_switches_per_run),
-        page_faults_per_run: of(|costs| costs.page_faults_per_run),
-        peak_memory_bytes: median_peak(costs),
+    let mut medians = Costs::default();
+    for (field, of_all) in medians.each().into_iter().enumerate() {
+        let known = costs.iter().filter_map(|costs| *Costs::clone(costs).each()[field]);
+        *of_all = median(&known.collect::<Vec<_>>());
     }
+    Costs { peak_memory_bytes: median_peak(costs), ..medians }
 }
 
 /// A run whose peak is not known had a smaller one than those of which it is.

@@ -151,10 +151,6 @@ impl PairWork {
 }
 
 impl Work for PairWork {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
         let Measured::Bytes(bytes) = timing.measured else {
             return Err("a pair of ends is measured by bytes; give a number of them".into());

@@ -50,10 +50,6 @@ pub(crate) struct RunWork {
 }
 
 impl Work for RunWork {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn sample(&self, _: &Timing) -> Result<Outcome, String> {
         self.sample_of(&self.words)
     }

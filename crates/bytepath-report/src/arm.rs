@@ -312,6 +312,41 @@ pub struct Costs {
 }
 
 impl Costs {
+    /// Every cost, in the order of the fields.
+    pub fn each(&mut self) -> [&mut Option<f64>; 13] {
+        // Taken apart without `..`, so that a new cost cannot be forgotten here.
+        let Costs {
+            cpu_user_s_per_gib,
+            cpu_system_s_per_gib,
+            syscalls_per_gib,
+            context_switches_per_gib,
+            page_faults_per_gib,
+            cpu_ns_per_op,
+            syscalls_per_op,
+            context_switches_per_op,
+            cpu_user_s_per_run,
+            cpu_system_s_per_run,
+            context_switches_per_run,
+            page_faults_per_run,
+            peak_memory_bytes,
+        } = self;
+        [
+            cpu_user_s_per_gib,
+            cpu_system_s_per_gib,
+            syscalls_per_gib,
+            context_switches_per_gib,
+            page_faults_per_gib,
+            cpu_ns_per_op,
+            syscalls_per_op,
+            context_switches_per_op,
+            cpu_user_s_per_run,
+            cpu_system_s_per_run,
+            context_switches_per_run,
+            page_faults_per_run,
+            peak_memory_bytes,
+        ]
+    }
+
     /// CPU seconds per GiB, user and system together; none unless both are known.
     pub fn cpu_s_per_gib(&self) -> Option<f64> {
         Some(self.cpu_user_s_per_gib? + self.cpu_system_s_per_gib?)

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::arm::{Arm, Costs, Sample};
+use crate::arm::{Arm, Sample};
 use crate::explained::{ClassShare, Explained};
 use crate::record::Record;
 
@@ -54,50 +54,15 @@ type Figure = (&'static str, f64);
 
 /// Every figure of an arm, with the name of its field.
 fn figures(arm: &Arm) -> impl Iterator<Item = Figure> {
+    let costs = arm.costs.unwrap_or_default().each().map(|cost| *cost);
     named("median", arm.median)
         .chain(named("ci95", arm.ci95.into_iter().flatten()))
         .chain(named("ratio", arm.ratio))
         .chain(named("ratio_ci95", arm.ratio_ci95.into_iter().flatten()))
         .chain(named("published", arm.published.iter().map(|published| published.value)))
-        .chain(named("costs", arm.costs.into_iter().flat_map(cost_figures)))
+        .chain(named("costs", costs.into_iter().flatten()))
         .chain(named("samples", arm.samples.iter().flat_map(sample_figures)))
         .chain(named("explained", arm.explained.iter().flat_map(explained_figures)))
-}
-
-fn cost_figures(costs: Costs) -> impl Iterator<Item = f64> {
-    // Taken apart without `..`, so that a new cost cannot be forgotten here.
-    let Costs {
-        cpu_user_s_per_gib,
-        cpu_system_s_per_gib,
-        syscalls_per_gib,
-        context_switches_per_gib,
-        page_faults_per_gib,
-        cpu_ns_per_op,
-        syscalls_per_op,
-        context_switches_per_op,
-        cpu_user_s_per_run,
-        cpu_system_s_per_run,
-        context_switches_per_run,
-        page_faults_per_run,
-        peak_memory_bytes,
-    } = costs;
-    [
-        cpu_user_s_per_gib,
-        cpu_system_s_per_gib,
-        syscalls_per_gib,
-        context_switches_per_gib,
-        page_faults_per_gib,
-        cpu_ns_per_op,
-        syscalls_per_op,
-        context_switches_per_op,
-        cpu_user_s_per_run,
-        cpu_system_s_per_run,
-        context_switches_per_run,
-        page_faults_per_run,
-        peak_memory_bytes,
-    ]
-    .into_iter()
-    .flatten()
 }
 
 fn explained_figures(explained: &Explained) -> impl Iterator<Item = f64> {

@@ -99,7 +99,6 @@ pub enum Repeat {
 #[derive(Clone, Debug)]
 pub struct Schedule {
     lineup: Lineup,
-    seed: u64,
     random: fastrand::Rng,
     blocks_max: u32,
     blocks_begun: u32,
@@ -116,7 +115,6 @@ impl Schedule {
     pub fn new(lineup: Lineup, blocks_max: u32, seed: u64) -> Schedule {
         Schedule {
             lineup,
-            seed,
             random: fastrand::Rng::with_seed(seed),
             blocks_max,
             blocks_begun: 0,
@@ -125,11 +123,6 @@ impl Schedule {
             places_given: 0,
             repeats_left: 0,
         }
-    }
-
-    /// The seed from which the orders follow.
-    pub fn seed(&self) -> u64 {
-        self.seed
     }
 
     /// Measures the sample of `turn` again at the end of its block, because it was disturbed.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use bytepath_lab::copies::copiers::{COPIERS, Copier, by_name};
 use bytepath_lab::copies::ground::{self, Ground};
 use bytepath_lab::copies::material::{self, Amount};
@@ -13,7 +13,7 @@ use bytepath_lab::lab::Blocks;
 use clap::{Arg, Args};
 
 use super::choosing::{Listing, listed, once_each, those_matching};
-use super::measuring::{Measuring, Sampling, adding};
+use super::measuring::{Measuring, Sampling, adding, directory};
 use super::results::show;
 use crate::hidden::this_program;
 use crate::measured::against_first;
@@ -141,8 +141,7 @@ pub(super) fn run(options: &Copy) -> anyhow::Result<()> {
 
 fn measure(options: &Copy, asked: &Asked<'_>) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
-    let directory = std::fs::canonicalize(&options.dir)
-        .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    let directory = directory(&options.dir)?;
     let amount = options.amount();
     let places = options.places(&directory, amount);
     if bytepath_lab::interrupt::wished() {

@@ -19,7 +19,7 @@ use rustix::fs::FileType;
 use serde_json::Value;
 
 use super::choosing::Listing;
-use super::measuring::{ALL, Measuring, Sampling, Times, telling};
+use super::measuring::{ALL, Measuring, Sampling, Times, directory, telling};
 use super::results::show;
 use crate::drive::{Rw, access, count};
 use crate::hidden::this_program;
@@ -410,9 +410,7 @@ impl Files {
     }
 
     fn directory(&self) -> anyhow::Result<PathBuf> {
-        let directory = self.dir.as_deref().unwrap_or(Path::new("."));
-        std::fs::canonicalize(directory)
-            .with_context(|| format!("cannot measure in {}", directory.display()))
+        directory(self.dir.as_deref().unwrap_or(Path::new(".")))
     }
 
     /// The peer, and what removes its job files where nobody wants them.

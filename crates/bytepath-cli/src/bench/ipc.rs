@@ -13,7 +13,9 @@ use bytepath_lab::tune::Site;
 use clap::{Arg, Args};
 
 use super::choosing::{Listing, listed, none_twice, placements, those_matching, those_matching_as};
-use super::measuring::{BLOCKS, Measuring, Sampling, TIMES, Times, telling, telling_with};
+use super::measuring::{
+    BLOCKS, Measuring, Sampling, TIMES, Times, directory, telling, telling_with,
+};
 use super::results::show;
 use crate::hidden::this_program;
 use crate::measured::against_first;
@@ -131,8 +133,7 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
         ));
     }
     let program = this_program()?;
-    let directory = std::fs::canonicalize(&options.dir)
-        .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    let directory = directory(&options.dir)?;
     let placements = placements(&options.placement.concat())?;
     let arms = |file: PathBuf, bytes, checksum| {
         let (keeps, directory, program) = (options.sink, &*directory, &*program);

@@ -1,9 +1,10 @@
 //! The options of experiments that say how much is sampled and where results go, and what holds
 //! unless they are given.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context;
 use bytepath_lab::arm::{Measured, Timing};
 use bytepath_lab::lab::{Blocks, Settings};
 use bytepath_lab::schedule::fresh_seed;
@@ -188,6 +189,11 @@ impl Measuring {
     pub(super) fn leaves_blocks_open(&self) -> bool {
         self.blocks.is_none() && self.until_ci.is_none() && !self.quick
     }
+}
+
+/// The directory that was asked for, wherever this process goes.
+pub(crate) fn directory(asked: &Path) -> anyhow::Result<PathBuf> {
+    std::fs::canonicalize(asked).with_context(|| format!("cannot measure in {}", asked.display()))
 }
 
 /// A seed, as records name it.

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use bytepath::inlets::Inlet;
 use bytepath::profile::End;
 use bytepath_lab::experiments::movers::{self, Program};
@@ -11,7 +10,7 @@ use bytepath_lab::peers::Peer;
 use bytepath_lab::tune::Site;
 use clap::Args;
 
-use super::measuring::{BLOCKS, Measuring, Sampling, telling};
+use super::measuring::{BLOCKS, Measuring, Sampling, directory, telling};
 use super::results::show;
 use crate::hidden::this_program;
 use crate::measured::against_first;
@@ -75,8 +74,7 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
     }
     let program = this_program()?;
     let outputs = options.measuring.outputs()?;
-    let dir = std::fs::canonicalize(&options.dir)
-        .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    let dir = directory(&options.dir)?;
     let site = Site::prepare(&dir, options.bytes)?;
     let file = site.file();
     let setup = pairs::Setup {

@@ -11,7 +11,7 @@ use bytepath_lab::touches::Made;
 use clap::Args;
 
 use super::choosing::{Listing, listed, those_matching};
-use super::measuring::{ALL, Measuring, Sampling, Times, telling};
+use super::measuring::{ALL, Measuring, Sampling, Times, directory, telling};
 use super::memory::lent;
 use super::results::show;
 use crate::hidden::this_program;
@@ -50,8 +50,7 @@ const QUICK: Sampling =
 
 pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
     let program = this_program()?;
-    let directory = std::fs::canonicalize(&options.dir)
-        .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    let directory = directory(&options.dir)?;
     // The last CPU: the first handles most interrupts on many machines.
     let cpu = Machine::this().allowed_cpus().iter().last().context("no CPU is allowed")?;
     let setup = pages::Setup { program: &program, directory: &directory, cpu };

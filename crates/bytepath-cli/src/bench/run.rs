@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use bytepath_lab::experiments::run::{self, Asked};
 use bytepath_lab::lab::Blocks;
 use clap::Args;
@@ -13,7 +12,7 @@ use serde_json::Value;
 use super::choosing::{Listing, listed};
 use super::cmd::{failed, tolerated};
 use super::input::Input;
-use super::measuring::{BLOCKS, Measuring, Sampling, telling};
+use super::measuring::{BLOCKS, Measuring, Sampling, directory, telling};
 use super::results::print;
 use crate::hidden::this_program;
 use crate::measured::against_first;
@@ -84,8 +83,7 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
         )));
     }
     let program = this_program()?;
-    let directory = std::fs::canonicalize(&options.dir)
-        .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    let directory = directory(&options.dir)?;
     options.input.check()?;
     let shell = crate::run::shell(options.shell.as_deref());
     let (arms, notes) = run::arms(&Asked {

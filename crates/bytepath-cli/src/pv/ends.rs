@@ -15,7 +15,7 @@ use super::live::Live;
 use super::status::Status;
 use super::tally::Tally;
 use crate::closed;
-use crate::quote::shown;
+use crate::quote::printable;
 use crate::sys::start;
 
 /// An input, open.

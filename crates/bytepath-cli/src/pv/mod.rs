@@ -50,7 +50,7 @@ use watcher::Watcher;
 
 use crate::metrics::{self, Figures};
 use crate::output;
-use crate::quote::shown;
+use crate::quote::printable;
 use crate::sys::start;
 
 /// The program, given the words after its name.

@@ -20,7 +20,7 @@ use super::usage::Wrong;
 use super::watch::Bar;
 use super::{Settings, say, watched, word};
 use crate::live::is_in_front;
-use crate::quote::shown;
+use crate::quote::printable;
 use crate::sys::spawn::spawn_as_we_were;
 
 /// Which side of the command is watched.

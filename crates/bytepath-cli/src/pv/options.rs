@@ -14,7 +14,7 @@ use super::usage::{self, Wrong};
 use crate::classic::Order;
 use crate::metrics::MetricsOptions;
 use crate::planning::PlanOptions;
-use crate::quote::shown;
+use crate::quote::printable;
 
 /// Copy each FILE, or standard input, to standard output, and show how far it is
 ///

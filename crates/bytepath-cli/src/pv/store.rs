@@ -18,7 +18,7 @@ use super::tally::Tally;
 use super::usage::Wrong;
 use super::watch::{Bar, LAST};
 use super::{Settings, say, watched, word};
-use crate::quote::shown;
+use crate::quote::printable;
 
 /// Does both stages; each has a bar of its own, the second with a size.
 pub(crate) fn run(

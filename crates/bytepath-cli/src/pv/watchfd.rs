@@ -20,7 +20,7 @@ use super::tally::{Tail, Tally};
 use super::usage::Wrong;
 use super::watch::{Clock, LAST, Side, options_of};
 use super::{Settings, word};
-use crate::quote::shown;
+use crate::quote::printable;
 
 /// What is to be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

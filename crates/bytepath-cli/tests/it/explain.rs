@@ -8,7 +8,9 @@ use bytepath_report::{Record, schema};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, as_nobody, bytepath, root, run, shell, spawned, where_calls_kill};
+use crate::program::{
+    BYTEPATH, as_nobody, bytepath, catches, root, run, shell, spawned, until, where_calls_kill,
+};
 
 /// A child that works for a moment.
 const WORKS: &str = "head -c 300M /dev/zero | md5sum >/dev/null";
@@ -247,18 +249,9 @@ fn a_signal_that_comes_twice_at_once_shows_what_there_is() {
     let mut command = bytepath(&["explain", "--pid", &pid, "--for", "300s"]);
     let mut running = spawned(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let its = Pid::from_child(running.child());
-    let status = format!("/proc/{}/status", its.as_raw_nonzero());
-    let catches = || {
-        let status = fs::read_to_string(&status).unwrap_or_default();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t"));
-        let caught = caught.and_then(|caught| u64::from_str_radix(caught, 16).ok()).unwrap_or(0);
-        [Signal::TERM, Signal::INT].iter().all(|signal| caught & (1 << (signal.as_raw() - 1)) != 0)
-    };
-    let began = Instant::now();
-    while !catches() {
-        assert!(began.elapsed() < Duration::from_secs(60), "it does not catch signals");
-        std::thread::sleep(Duration::from_micros(200));
-    }
+    until("its handlers", || {
+        [Signal::TERM, Signal::INT].iter().all(|signal| catches(its, *signal))
+    });
     // Two that are the same may come as one. It is stopped meanwhile, since this process may be held up
     // between them.
     for signal in [Signal::STOP, Signal::TERM, Signal::INT, Signal::CONT] {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::program::{Bounded, bytepath, installed, run, shell, signal_of, spawned};
+use crate::program::{Bounded, bytepath, catches, installed, run, shell, signal_of, spawned};
 
 /// Nothing that a test waits for takes longer.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
@@ -469,14 +469,6 @@ fn a_job_that_fails_early_tells_so() {
         let command = words.split(' ').next().expect("a command");
         assert!(page.contains(&format!("command=\"{command}\"")), "{words}: {page}");
     }
-}
-
-/// Whether a process has a handler for this signal.
-fn catches(pid: Pid, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    caught.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
 }
 
 #[test]

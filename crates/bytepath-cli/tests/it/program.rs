@@ -120,6 +120,14 @@ pub(crate) fn runs(process: Pid) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, after)| !after.starts_with(['Z', 'X']))
 }
 
+/// Whether a process has a handler for this signal.
+pub(crate) fn catches(process: Pid, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
+}
+
 /// The words of a path.
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("its name is text")

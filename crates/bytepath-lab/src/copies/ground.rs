@@ -113,11 +113,6 @@ impl Ground {
         }
     }
 
-    /// Which kind it is.
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
     /// The directory in which everything is made.
     pub fn root(&self) -> &Path {
         &self.root

@@ -128,11 +128,6 @@ impl Material {
         Ok(Material { kind, path, bytes, sum })
     }
 
-    /// What kind it is.
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -82,10 +82,6 @@ const SLOWEST_BYTES_PER_S: u64 = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Work for CopyWork {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn sample(&self, _: &Timing) -> Result<Outcome, String> {
         self.copied(&self.supply.whole)
     }

@@ -36,10 +36,6 @@ pub struct KeepaliveWork {
 }
 
 impl Work for KeepaliveWork {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn is_served_by_the_kernel(&self) -> bool {
         true
     }

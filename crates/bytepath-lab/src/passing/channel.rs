@@ -36,11 +36,6 @@ impl Way for Channel {
         }
     }
 
-    fn link(&self) -> io::Result<(OwnedFd, OwnedFd)> {
-        let (ours, theirs) = Connection::pair()?;
-        Ok((ours.into(), theirs.into()))
-    }
-
     fn sender(&self, link: OwnedFd, _bytes: u64) -> io::Result<Box<dyn Sends>> {
         let sender = Connection::from_fd(link)?.sender(&self.setup())?;
         let huge = sender.memory().huge_bytes().map_err(io::Error::other)?;

@@ -12,7 +12,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytepath::channel::Connection;
 use bytepath::pages::{PageSize, SharedMemory};
 use rustix::net::SendFlags;
 
@@ -45,11 +44,6 @@ impl Way for Mapped {
                  anything"
             }
         }
-    }
-
-    fn link(&self) -> io::Result<(OwnedFd, OwnedFd)> {
-        let (ours, theirs) = Connection::pair()?;
-        Ok((ours.into(), theirs.into()))
     }
 
     fn sender(&self, link: OwnedFd, bytes: u64) -> io::Result<Box<dyn Sends>> {

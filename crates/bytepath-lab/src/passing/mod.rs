@@ -23,6 +23,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use bytepath::channel::Connection;
 use bytepath::pages::PageSize;
 use rustix::net::AddressFamily;
 use serde_json::Value;
@@ -43,11 +44,15 @@ pub trait Way: Sync {
     /// How it does it, as a clause.
     fn how(&self) -> &'static str;
 
-    /// Makes what joins the ends: the receiver's end, and the sender's.
+    /// Makes what joins the ends: the receiver's end, and the sender's. A connection, as of channels,
+    /// unless the way says otherwise.
     ///
     /// # Errors
     /// It is not to be had here.
-    fn link(&self) -> io::Result<(OwnedFd, OwnedFd)>;
+    fn link(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+        let (ours, theirs) = Connection::pair()?;
+        Ok((ours.into(), theirs.into()))
+    }
 
     /// Makes the sender of its end, which is to send so many bytes.
     ///

@@ -27,11 +27,6 @@ impl Way for ProcessVm {
         "process_vm_readv of 256 KiB from the sender's memory"
     }
 
-    fn link(&self) -> io::Result<(OwnedFd, OwnedFd)> {
-        let (ours, theirs) = Connection::pair()?;
-        Ok((ours.into(), theirs.into()))
-    }
-
     fn sender(&self, link: OwnedFd, _bytes: u64) -> io::Result<Box<dyn Sends>> {
         let owner = Connection::from_fd(link)?.memory_owner(&Setup::default())?;
         Ok(Box::new(Shows(Some(owner))))

@@ -92,10 +92,6 @@ pub struct ServiceWork {
 }
 
 impl Work for ServiceWork {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn is_served_by_the_kernel(&self) -> bool {
         true
     }

@@ -37,10 +37,6 @@ const SLOWEST_BYTES_PER_S: u64 = 4_000_000;
 const ROUNDS_MAX: u64 = 20;
 
 impl Work for TouchWork {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn is_served_by_the_kernel(&self) -> bool {
         true
     }

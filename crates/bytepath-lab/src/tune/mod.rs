@@ -202,11 +202,6 @@ impl Site {
     pub fn file(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
-
-    /// What was found about it.
-    pub fn place(&self) -> &Place {
-        &self.place
-    }
 }
 
 /// Bytes that neither compress nor repeat, so that no file system stores fewer; not all of them where the run

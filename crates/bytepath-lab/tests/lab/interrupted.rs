@@ -38,10 +38,6 @@ fn an_interrupted_run_gives_the_blocks_that_are_complete_and_says_so() {
 struct Telling(Cell<u64>);
 
 impl Work for Telling {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn sample(&self, _: &Timing) -> Result<Outcome, String> {
         self.0.set(self.0.get() + 1);
         let mut outcome =

@@ -57,10 +57,6 @@ struct Peaking {
 }
 
 impl Work for Peaking {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn sample(&self, _: &Timing) -> Result<Outcome, String> {
         let done = self.done.replace(self.done.get() + 1);
         let is_second = done == 1;

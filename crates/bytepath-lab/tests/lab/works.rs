@@ -19,10 +19,6 @@ struct Scripted {
 }
 
 impl Work for Scripted {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn sample(&self, _: &Timing) -> Result<Outcome, String> {
         let value = (self.script)(self.done.replace(self.done.get() + 1))?;
         Ok(Outcome { value, seconds: 0.001, ..Outcome::default() })

@@ -5,7 +5,6 @@
 //! one store and one fence for all receivers, and a look at a line of each. Where the ring is full
 //! the sender waits for the slowest.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
@@ -104,7 +103,7 @@ impl Broadcast {
     }
 
     /// Takes in those who want to join now, without waiting, and notices who is gone. The descriptor
-    /// ([`AsFd`]) is readable when there is somebody.
+    /// ([`AsFd`](std::os::fd::AsFd)) is readable when there is somebody.
     ///
     /// # Errors
     /// The kernel's word.
@@ -175,9 +174,10 @@ impl Broadcast {
         Ok(Some(MessageSpace::to_all(self, record)))
     }
 
-    /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
-    /// it is worth trying again to get space for a message of `len` bytes. True where it is so
-    /// already. It is readable too when somebody wants to join, or is gone; trying takes note of it.
+    /// To be called before the descriptor ([`AsFd`](std::os::fd::AsFd)) is polled for reading: it
+    /// becomes readable once it is worth trying again to get space for a message of `len` bytes. True
+    /// where it is so already. It is readable too when somebody wants to join, or is gone; trying takes
+    /// note of it.
     ///
     /// # Errors
     /// As of [`Broadcast::space`].
@@ -298,15 +298,4 @@ impl Broadcast {
     }
 }
 
-impl AsFd for Broadcast {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.audience.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for Broadcast {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(Broadcast, audience);

@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
@@ -181,19 +181,7 @@ impl Listener {
     }
 }
 
-impl AsFd for Listener {
-    /// Readable when somebody wants to connect.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for Listener {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(Listener, socket, "Readable when somebody wants to connect.");
 
 impl Made {
     fn at(path: &std::path::Path) -> Option<Made> {
@@ -537,19 +525,7 @@ impl Connection {
     }
 }
 
-impl AsFd for Connection {
-    /// Readable once the other end has said something, or is gone.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for Connection {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(Connection, socket, "Readable once the other end has said something, or is gone.");
 
 impl From<Connection> for OwnedFd {
     /// For a process that is to inherit it; [`Connection::from_fd`] takes it there.

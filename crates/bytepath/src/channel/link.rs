@@ -396,6 +396,20 @@ impl Link {
         }
     }
 
+    /// Waits until the receiver has released all that was committed.
+    pub(super) fn wait_until_taken(&mut self) -> Result<(), ChannelError> {
+        let all = self.end.capacity() as u64;
+        match self.wait_for(all, all)? {
+            true => Ok(()),
+            false => Err(self.closed()),
+        }
+    }
+
+    /// That the receiver wants no more.
+    pub(super) fn closed(&self) -> ChannelError {
+        ChannelError::Closed { passed: self.end.passed() }
+    }
+
     /// Whether it is time to look whether the other end is still there, which is believed for a while.
     fn is_look_due(&mut self) -> bool {
         let now_ns = coarse_now_ns();

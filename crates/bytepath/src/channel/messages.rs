@@ -1,7 +1,6 @@
 //! A queue of messages: the sender borrows space for one, fills it and commits it; the receiver
 //! borrows the next and releases it. They lie in the ring as `records` says.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::connection::Connection;
@@ -13,7 +12,6 @@ use super::records::{
 };
 use super::setup::Setup;
 use crate::meter::Meter;
-use crate::pages::MappedMemory;
 use crate::sys::forks;
 use crate::sys::shared_bytes::SharedBytes;
 
@@ -72,7 +70,7 @@ impl MessageSender {
         let record = Record::of(len, self.link.end())?;
         match self.link.wait_for(record.needs(), record.needs())? {
             true => Ok(MessageSpace::to_one(&mut self.link, record)),
-            false => Err(self.closed()),
+            false => Err(self.link.closed()),
         }
     }
 
@@ -84,14 +82,14 @@ impl MessageSender {
         let record = Record::of(len, self.link.end())?;
         match self.link.has_room(record.needs())? {
             Some(true) => Ok(Some(MessageSpace::to_one(&mut self.link, record))),
-            Some(false) => Err(self.closed()),
+            Some(false) => Err(self.link.closed()),
             None => Ok(None),
         }
     }
 
-    /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
-    /// there is space for a message of `len` bytes, or the receiver is done or gone. True where that
-    /// is so already.
+    /// To be called before the descriptor ([`AsFd`](std::os::fd::AsFd)) is polled for reading: it
+    /// becomes readable once there is space for a message of `len` bytes, or the receiver is done or
+    /// gone. True where that is so already.
     ///
     /// # Errors
     /// As of [`MessageSender::space`].
@@ -117,11 +115,7 @@ impl MessageSender {
     /// # Errors
     /// It never will: it wants no more, is gone, or is broken.
     pub fn wait_until_taken(&mut self) -> Result<(), ChannelError> {
-        let all = self.link.end().capacity() as u64;
-        match self.link.wait_for(all, all)? {
-            true => Ok(()),
-            false => Err(self.closed()),
-        }
+        self.link.wait_until_taken()
     }
 
     /// Says that no more messages come. Only [`MessageSender::wait_until_taken`], called before, tells that
@@ -134,29 +128,9 @@ impl MessageSender {
     pub fn meter(&self) -> &Meter {
         self.link.meter()
     }
-
-    /// The memory that the ring lies in.
-    pub fn memory(&self) -> &MappedMemory {
-        self.link.memory()
-    }
-
-    fn closed(&self) -> ChannelError {
-        ChannelError::Closed { passed: self.link.end().passed() }
-    }
 }
 
-impl AsFd for MessageSender {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for MessageSender {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(MessageSender, link);
 
 impl MessageReceiver {
     /// Waits for a message; `None` at the end of the queue.
@@ -205,8 +179,9 @@ impl MessageReceiver {
         }
     }
 
-    /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
-    /// there is a message, or the sender is done or gone. True where that is so already.
+    /// To be called before the descriptor ([`AsFd`](std::os::fd::AsFd)) is polled for reading: it
+    /// becomes readable once there is a message, or the sender is done or gone. True where that is so
+    /// already.
     ///
     /// # Errors
     /// As of [`MessageReceiver::receive`].
@@ -242,18 +217,7 @@ impl MessageReceiver {
     }
 }
 
-impl AsFd for MessageReceiver {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for MessageReceiver {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(MessageReceiver, link);
 
 impl Drop for MessageReceiver {
     /// Tells the sender that nobody wants more. A process that was forked drops its copy without a word.

@@ -104,6 +104,26 @@
 //! - A receiver can wake the sender for nothing, and cost it time so. Processes that may trace the
 //!   sender (ptrace(2)) can do anything to it; [`Users::Same`] keeps out those of other users only.
 
+/// What event loops wait for: the descriptor of one of an end's fields. A macro, as neither trait can
+/// be given to every type that has the other, or a trait of ours.
+macro_rules! polled {
+    ($end:ty, $field:ident $(, $readable:literal)?) => {
+        impl std::os::fd::AsFd for $end {
+            $(#[doc = $readable])?
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                std::os::fd::AsFd::as_fd(&self.$field)
+            }
+        }
+
+        /// For event loops that take numbers.
+        impl std::os::fd::AsRawFd for $end {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(self))
+            }
+        }
+    };
+}
+
 mod address;
 mod audience;
 mod broadcast;

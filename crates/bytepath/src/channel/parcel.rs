@@ -5,7 +5,7 @@
 //! calls a buffer; no byte is copied. Unlike a ring's, a sealed buffer's bytes stay as they are
 //! whatever the other end does, so they are an ordinary slice.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -136,18 +136,7 @@ impl SealedParcel {
     }
 }
 
-impl AsFd for SealedParcel {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for SealedParcel {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(SealedParcel, file);
 
 impl Connection {
     /// Hands a buffer to the other end, which takes it by [`Connection::take`]. Waits while the

@@ -5,7 +5,6 @@
 //! sleeps: no copy, no system call.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use super::connection::Connection;
 use super::error::ChannelError;
@@ -67,7 +66,7 @@ impl Sender {
         let wished = most.min(self.link.end().capacity() / PARTS) as u64;
         match self.link.wait_for(1, wished)? {
             true => Ok(Space { link: &mut self.link, most }),
-            false => Err(self.closed()),
+            false => Err(self.link.closed()),
         }
     }
 
@@ -78,14 +77,14 @@ impl Sender {
     pub fn try_space(&mut self, most: usize) -> Result<Option<Space<'_>>, ChannelError> {
         match self.link.has_room(1)? {
             Some(true) => Ok(Some(Space { link: &mut self.link, most })),
-            Some(false) => Err(self.closed()),
+            Some(false) => Err(self.link.closed()),
             None => Ok(None),
         }
     }
 
-    /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
-    /// there is space, or the receiver is done or gone. True where that is so already, and polling
-    /// would wait in vain.
+    /// To be called before the descriptor ([`AsFd`](std::os::fd::AsFd)) is polled for reading: it
+    /// becomes readable once there is space, or the receiver is done or gone. True where that is so
+    /// already, and polling would wait in vain.
     ///
     /// # Errors
     /// As of [`Sender::space`].
@@ -98,11 +97,7 @@ impl Sender {
     /// # Errors
     /// It never will: it wants no more, is gone, or is broken.
     pub fn wait_until_taken(&mut self) -> Result<(), ChannelError> {
-        let all = self.link.end().capacity() as u64;
-        match self.link.wait_for(all, all)? {
-            true => Ok(()),
-            false => Err(self.closed()),
-        }
+        self.link.wait_until_taken()
     }
 
     /// Says that the stream ends here. Only [`Sender::wait_until_taken`], called before, tells that all of
@@ -120,24 +115,9 @@ impl Sender {
     pub fn memory(&self) -> &MappedMemory {
         self.link.memory()
     }
-
-    fn closed(&self) -> ChannelError {
-        ChannelError::Closed { passed: self.link.end().passed() }
-    }
 }
 
-impl AsFd for Sender {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for Sender {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(Sender, link);
 
 impl io::Write for Sender {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -157,7 +137,7 @@ impl io::Write for Sender {
     fn flush(&mut self) -> io::Result<()> {
         let all = self.link.end().capacity() as u64;
         match self.link.room(all)? {
-            Some(false) => Err(self.closed().into()),
+            Some(false) => Err(self.link.closed().into()),
             _ => Ok(()),
         }
     }
@@ -232,9 +212,9 @@ impl Receiver {
         })
     }
 
-    /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
-    /// there are bytes, or the sender is done or gone. True where that is so already, and polling
-    /// would wait in vain.
+    /// To be called before the descriptor ([`AsFd`](std::os::fd::AsFd)) is polled for reading: it
+    /// becomes readable once there are bytes, or the sender is done or gone. True where that is so
+    /// already, and polling would wait in vain.
     ///
     /// # Errors
     /// As of [`Receiver::filled`].
@@ -253,18 +233,7 @@ impl Receiver {
     }
 }
 
-impl AsFd for Receiver {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for Receiver {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(Receiver, link);
 
 impl Drop for Receiver {
     /// Tells the sender that nobody wants more. A process that was forked drops its copy without a word.

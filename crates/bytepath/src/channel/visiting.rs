@@ -13,7 +13,7 @@
 //! processes that visit owners in one, it then lets the last one that came.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -266,19 +266,7 @@ impl MemoryOwner {
     }
 }
 
-impl AsFd for MemoryOwner {
-    /// Readable once the visitor is done with a buffer, or is gone.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.connection.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for MemoryOwner {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(MemoryOwner, connection, "Readable once the visitor is done with a buffer, or is gone.");
 
 impl Drop for MemoryOwner {
     /// Buffers that the visitor may still fill are never used again: what lay there next would be
@@ -350,19 +338,7 @@ impl MemoryVisitor {
     }
 }
 
-impl AsFd for MemoryVisitor {
-    /// Readable once the owner shows a buffer, is done, or is gone.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.connection.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for MemoryVisitor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(MemoryVisitor, connection, "Readable once the owner shows a buffer, is done, or is gone.");
 
 /// A buffer of the owner's, who gets it back by [`Visit::done`], or when this is dropped: then as one of
 /// which no byte was copied or filled.

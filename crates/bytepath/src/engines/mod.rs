@@ -157,7 +157,7 @@ pub enum Cache {
 
 /// Every engine, in the order of the published table.
 pub const ENGINES: &[&dyn Kind] = &[
-    &sync::Pread,
+    &sync::PREAD,
     &posix_aio::PosixAio,
     &linux_aio::LinuxAio,
     &uring::URING,
@@ -165,7 +165,7 @@ pub const ENGINES: &[&dyn Kind] = &[
     &uring::SQPOLL,
     &uring::IOPOLL,
     &mapped::Mapped,
-    &sync::PreadNoWait,
+    &sync::NOWAIT,
 ];
 
 /// The engine of this name.

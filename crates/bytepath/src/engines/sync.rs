@@ -13,61 +13,24 @@ use crate::error::Refusal;
 use crate::pages::Memory;
 
 /// pread(2) and pwrite(2).
-pub(super) struct Pread;
-
-impl Kind for Pread {
-    fn name(&self) -> &'static str {
-        "pread"
-    }
-
-    fn summary(&self) -> &'static str {
-        "pread(2) and pwrite(2), one at a time"
-    }
-
-    fn queues(&self) -> bool {
-        false
-    }
-
-    fn suits(&self, _: Cache, _: bool) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn open<'fd>(&self, opening: &Opening<'_, 'fd>) -> Result<Box<dyn Engine + 'fd>, Refusal> {
-        Sync::open(opening, Waiting::Allowed)
-    }
-}
+pub(super) const PREAD: Pread = Pread {
+    name: "pread",
+    summary: "pread(2) and pwrite(2), one at a time",
+    waiting: Waiting::Allowed,
+};
 
 /// preadv2(2) with RWF_NOWAIT, and pread(2) for what would have to wait.
-pub(super) struct PreadNoWait;
+pub(super) const NOWAIT: Pread = Pread {
+    name: "preadv2-nowait",
+    summary: "preadv2(2) that does not wait, and pread(2) for what it does not find in the cache",
+    waiting: Waiting::OnceRefused,
+};
 
-impl Kind for PreadNoWait {
-    fn name(&self) -> &'static str {
-        "preadv2-nowait"
-    }
-
-    fn summary(&self) -> &'static str {
-        "preadv2(2) that does not wait, and pread(2) for what it does not find in the cache"
-    }
-
-    fn queues(&self) -> bool {
-        false
-    }
-
-    fn suits(&self, cache: Cache, writes: bool) -> Result<(), Refusal> {
-        match (cache, writes) {
-            (Cache::Buffered, false) => Ok(()),
-            (Cache::Direct, _) => Err(Refusal::because(
-                "what does not go through the cache always waits for the device",
-            )),
-            (_, true) => {
-                Err(Refusal::because("most file systems take no writes that may not wait"))
-            }
-        }
-    }
-
-    fn open<'fd>(&self, opening: &Opening<'_, 'fd>) -> Result<Box<dyn Engine + 'fd>, Refusal> {
-        Sync::open(opening, Waiting::OnceRefused)
-    }
+/// See the module.
+pub(super) struct Pread {
+    name: &'static str,
+    summary: &'static str,
+    waiting: Waiting,
 }
 
 /// Whether a read may wait.
@@ -76,6 +39,44 @@ enum Waiting {
     Allowed,
     /// Only after a call that may not wait has said that it would have to.
     OnceRefused,
+}
+
+impl Kind for Pread {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    fn queues(&self) -> bool {
+        false
+    }
+
+    fn suits(&self, cache: Cache, writes: bool) -> Result<(), Refusal> {
+        match (self.waiting, cache, writes) {
+            (Waiting::Allowed, ..) | (_, Cache::Buffered, false) => Ok(()),
+            (_, Cache::Direct, _) => Err(Refusal::because(
+                "what does not go through the cache always waits for the device",
+            )),
+            (.., true) => {
+                Err(Refusal::because("most file systems take no writes that may not wait"))
+            }
+        }
+    }
+
+    fn open<'fd>(&self, opening: &Opening<'_, 'fd>) -> Result<Box<dyn Engine + 'fd>, Refusal> {
+        Ok(Box::new(Sync {
+            files: opening.files.to_vec(),
+            slots: memory(opening)?,
+            waiting: self.waiting,
+            pushed: Vec::with_capacity(opening.depth),
+            done: Vec::with_capacity(opening.depth),
+            calls: 0,
+            would_block: 0,
+        }))
+    }
 }
 
 struct Sync<'fd> {
@@ -88,22 +89,7 @@ struct Sync<'fd> {
     would_block: u64,
 }
 
-impl<'fd> Sync<'fd> {
-    fn open(
-        opening: &Opening<'_, 'fd>,
-        waiting: Waiting,
-    ) -> Result<Box<dyn Engine + 'fd>, Refusal> {
-        Ok(Box::new(Sync {
-            files: opening.files.to_vec(),
-            slots: memory(opening)?,
-            waiting,
-            pushed: Vec::with_capacity(opening.depth),
-            done: Vec::with_capacity(opening.depth),
-            calls: 0,
-            would_block: 0,
-        }))
-    }
-
+impl Sync<'_> {
     fn carry_out(&mut self, slot: usize, io: Io) -> Result<u32, Errno> {
         loop {
             match self.attempt(slot, io) {

@@ -88,11 +88,6 @@ impl FanOutPlan {
         self.pipe_bytes
     }
 
-    /// Whether anything was measured for it.
-    pub fn is_measured(&self) -> bool {
-        !self.measured.is_empty()
-    }
-
     /// What the profile that was looked at has no figures for, where nothing was measured.
     pub fn unmeasured(&self) -> Option<Unmeasured> {
         self.unmeasured
@@ -139,7 +134,7 @@ mod tests {
             gave("read-write", None, 1.0),
         ]);
         let plan = FanOutPlan::by_profile(&spliced, &source, &sinks, Pipes::Grow);
-        assert!(plan.hands_on_pages() && plan.is_measured());
+        assert!(plan.hands_on_pages() && !plan.measured.is_empty());
         assert_eq!(plan.pipe_bytes(), Some(256 << 10));
         let copied =
             between_pipes(vec![gave("splice", None, 1.0), gave("read-write", Some(1 << 19), 5.0)]);

@@ -72,11 +72,6 @@ impl CpuList {
         self.0.is_empty()
     }
 
-    /// The CPUs that are in both lists.
-    pub fn and(&self, other: &CpuList) -> CpuList {
-        self.iter().filter(|cpu| other.contains(*cpu)).collect()
-    }
-
     fn from_set(set: &CpuSet) -> CpuList {
         (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
     }

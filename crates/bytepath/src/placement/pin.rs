@@ -16,7 +16,6 @@ use crate::machine::{CpuList, Machine};
 #[must_use = "the thread is given its CPUs back as soon as this is dropped"]
 pub struct Pinned {
     before: CpuSet,
-    cpu: usize,
     /// Affinity belongs to a thread, so this must be neither sent nor shared.
     of_this_thread: PhantomData<*const ()>,
 }
@@ -38,7 +37,7 @@ pub fn pin_this_thread(cpu: usize) -> Result<Pinned, PlacementError> {
     let mut wanted = CpuSet::new();
     wanted.set(cpu);
     match sched_setaffinity(None, &wanted) {
-        Ok(()) => Ok(Pinned { before, cpu, of_this_thread: PhantomData }),
+        Ok(()) => Ok(Pinned { before, of_this_thread: PhantomData }),
         // The kernel's word for a set in which no CPU is switched on and in this process's cpuset.
         Err(Errno::INVAL) => Err(not_allowed(cpu, allowed)),
         Err(errno) => Err(PlacementError::Refused { cpu, errno }),
@@ -50,11 +49,6 @@ fn not_allowed(cpu: usize, allowed: &CpuList) -> PlacementError {
 }
 
 impl Pinned {
-    /// The CPU.
-    pub fn cpu(&self) -> usize {
-        self.cpu
-    }
-
     /// Gives the thread its CPUs back now, and says whether that worked.
     ///
     /// # Errors
@@ -107,7 +101,7 @@ mod tests {
         let before = CpuList::of_this_thread().expect("the CPUs of this thread");
         for cpu in before.iter() {
             let pinned = pin_this_thread(cpu).expect("an allowed CPU");
-            assert_eq!(rustix::thread::sched_getcpu(), pinned.cpu());
+            assert_eq!(rustix::thread::sched_getcpu(), cpu);
             assert_eq!(CpuList::of_this_thread(), Ok(CpuList::from_iter([cpu])));
             pinned.unpin().expect("the CPUs from before");
             assert_eq!(CpuList::of_this_thread(), Ok(before.clone()));

@@ -1,4 +1,4 @@
-//! The ways from a source descriptor to a sink descriptor, one file each, and the list of them.
+//! The ways from a source descriptor to a sink descriptor, a file per mechanism, and the list of them.
 
 use rustix::io::Errno;
 
@@ -14,7 +14,6 @@ mod direct;
 mod dontcache;
 mod fadvise;
 mod in_flight;
-mod linux_aio;
 mod mmap_write;
 mod own_pipe;
 mod parallel;
@@ -29,8 +28,6 @@ mod tee;
 mod uncached;
 mod uring;
 mod uring_direct;
-mod uring_linked;
-mod uring_registered;
 
 pub(crate) use in_flight::Queue;
 pub(crate) use tee::nonblock_if;
@@ -49,11 +46,11 @@ pub const ROUTES: &[&dyn Route] = &[
     &reflink::Reflink,
     &mmap_write::MmapWrite,
     &parallel::Parallel,
-    &uring::Uring,
-    &uring_registered::UringRegistered,
-    &uring_linked::UringLinked,
-    &uring_direct::UringDirect,
-    &linux_aio::LinuxAio,
+    &uring::URING,
+    &uring::REGISTERED,
+    &uring::LINKED,
+    &uring_direct::URING,
+    &uring_direct::AIO,
 ];
 
 /// Routes that `bytepath tune` measures unasked, where they suit; the others only by name.

@@ -11,12 +11,12 @@ use std::time::Instant;
 use rustix::fs::{CWD, FileType, mknodat};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::killed::tree;
 use super::look::look;
 use super::{directory, file};
-use crate::program::{BYTEPATH, Bounded, Done, bytepath, run, signal_of, spawned, until};
+use crate::program::{BYTEPATH, Bounded, Done, bytepath, catches, run, signal_of, spawned, until};
 use crate::terminal::on_terminal;
 
 /// Of what cannot be read again, as all that these tests stop at.
@@ -306,14 +306,6 @@ fn none(error: std::io::Error) -> std::io::Result<()> {
     }
 }
 
-/// Whether a process catches a signal, so that it would not end it at once.
-fn catches(pid: u32, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    caught.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
-}
-
 #[test]
 fn where_nobody_reads_how_far_it_came_one_signal_ends_it_all_the_same() {
     for options in [&[][..], &["--progress"]] {
@@ -325,7 +317,7 @@ fn where_nobody_reads_how_far_it_came_one_signal_ends_it_all_the_same() {
         let mut command = bytepath(&[&["cp", ends[0], ends[1]], options].concat());
         let mut cp = spawned(command.stdout(Stdio::null()).stderr(full));
         let _writer = opened(&pipe);
-        let pid = cp.child().id();
+        let pid = Pid::from_child(cp.child());
         until("the handler", || catches(pid, Signal::INT));
         kill_process_group(cp.group, Signal::INT).expect("it is there");
         assert_eq!(signal_of(&cp.done()), Some(Signal::INT.as_raw()), "{options:?}");

@@ -206,10 +206,6 @@ impl FioWork {
 }
 
 impl Work for FioWork {
-    fn cpus(&self) -> &[usize] {
-        &[]
-    }
-
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
         let time = measured_time(timing)?.max(SHORTEST);
         let said = self.run(timing.warm_up, time, timing)?;

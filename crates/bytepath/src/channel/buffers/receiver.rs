@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -391,18 +391,7 @@ impl Drop for BufferReceiver {
     }
 }
 
-impl AsFd for BufferReceiver {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.messages.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for BufferReceiver {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(BufferReceiver, messages);
 
 impl Mapped {
     /// Has the pages of a range there: one call instead of a fault for every few of them. Without

@@ -1,6 +1,6 @@
 //! The end that messages with buffers go into.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
@@ -216,7 +216,7 @@ impl BufferSender {
 
     fn is_wanted(&mut self) -> Result<(), ChannelError> {
         match self.messages.link.room(u64::MAX)? {
-            Some(_) => Err(ChannelError::Closed { passed: self.messages.link.end().passed() }),
+            Some(_) => Err(self.messages.link.closed()),
             None => Ok(()),
         }
     }
@@ -229,7 +229,7 @@ impl BufferSender {
         let all = self.messages.link.end().capacity() as u64;
         match self.messages.link.has_room(all)? {
             Some(true) => Ok(self.depot.is_whole()),
-            Some(false) => Err(ChannelError::Closed { passed: self.messages.link.end().passed() }),
+            Some(false) => Err(self.messages.link.closed()),
             None => Ok(false),
         }
     }
@@ -280,15 +280,4 @@ impl BufferSender {
     }
 }
 
-impl AsFd for BufferSender {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.messages.as_fd()
-    }
-}
-
-/// For event loops that take numbers.
-impl AsRawFd for BufferSender {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
+polled!(BufferSender, messages);

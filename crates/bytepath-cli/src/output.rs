@@ -6,7 +6,7 @@ use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -60,6 +60,7 @@ impl Output {
                 return Ok(Way::Special(open));
             }
         }
+        followed(path)?;
         match File::options().write(true).open(path) {
             Ok(file) if file.metadata()?.is_file() => Ok(Way::Replaced),
             Ok(file) => Ok(Way::Special(file)),
@@ -362,14 +363,16 @@ fn whose_descriptors(folder: &Path) -> Option<u32> {
     }
 }
 
-/// Whether it is a symbolic link of somebody else's in a folder where everybody makes them, as
-/// /tmp is, which the kernel itself follows for nobody else (fs.protected_symlinks).
+/// Whether it is a symbolic link or FIFO of somebody else's in a folder where everybody makes them, as /tmp
+/// is: what the kernel itself follows or opens for nobody else (fs.protected_symlinks and protected_fifos). A
+/// FIFO that nobody reads would be waited for.
 fn is_planted(path: &Path) -> bool {
     const STICKY_FOR_ALL: u32 = 0o1002;
-    let link = path.symlink_metadata().ok().filter(std::fs::Metadata::is_symlink);
-    let Some((link, folder)) = link.zip(std::fs::metadata(folder(path)).ok()) else { return false };
+    let lures = |found: &std::fs::Metadata| found.is_symlink() || found.file_type().is_fifo();
+    let lure = path.symlink_metadata().ok().filter(lures);
+    let Some((lure, folder)) = lure.zip(std::fs::metadata(folder(path)).ok()) else { return false };
     let owns = [rustix::process::geteuid().as_raw(), folder.uid()];
-    folder.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL && !owns.contains(&link.uid())
+    folder.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL && !owns.contains(&lure.uid())
 }
 
 fn folder(path: &Path) -> &Path {

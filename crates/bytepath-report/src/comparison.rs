@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::arm::{Better, Status, Unit, Verdict};
 use crate::numbers;
 use crate::record::{Build, Experiment};
+use crate::write;
 
 mod markdown;
 mod text;
@@ -154,9 +155,7 @@ impl Comparison {
     /// # Errors
     /// A figure is not finite.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        Ok(text)
+        Ok(write::inert(&serde_json::to_string_pretty(self)?))
     }
 
     /// The letter by which a run is called in tables: A is the base.

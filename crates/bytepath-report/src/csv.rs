@@ -6,8 +6,8 @@
 //! Unknown figures are empty. The list [`COLUMNS`] is the header, in order; within one major
 //! version of the record new columns only join at its end.
 //!
-//! Text that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab or
-//! a carriage return, has a `'` before it. Figures never have.
+//! Text that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@` or a tab, has a
+//! `'` before it. Figures never have. Control characters but for tabs and ends of lines are replaced (U+FFFD).
 
 use std::io;
 
@@ -298,10 +298,12 @@ fn write_row(writer: &mut ::csv::Writer<impl io::Write>, row: &Row<'_>) -> io::R
     writer.write_record(COLUMNS.iter().map(|column| inert((column.cell)(row)))).map_err(errno_kept)
 }
 
-/// The cell, as text where it would be a formula. A record of somebody else must not be able to
-/// command the spreadsheet.
+/// The cell, as text where it would be a formula, and without control characters. A record of somebody else
+/// must not be able to command the spreadsheet, nor a terminal.
 fn inert(cell: String) -> String {
-    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let commands = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    let cell = cell.replace(commands, "\u{fffd}");
+    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t']);
     match is_formula && cell.parse::<f64>().is_err() {
         true => format!("'{cell}"),
         false => cell,

@@ -39,8 +39,9 @@ fn table(record: &Record) -> String {
     let headings = columns.iter().map(|column| escaped(&(column.heading)(record))).collect();
     let rules = columns.iter().map(|column| if column.is_of_figures() { "---:" } else { "---" });
     let mut text = row(headings) + &row(rules.map(str::to_owned).collect());
+    let unit = columns::common_unit(record);
     for arm in &record.arms {
-        text.push_str(&row(columns.iter().map(|of| escaped(&(of.cell)(record, arm))).collect()));
+        text.push_str(&row(columns.iter().map(|of| escaped(&(of.cell)(unit, arm))).collect()));
     }
     text.push('\n');
     text

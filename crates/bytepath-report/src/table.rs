@@ -113,11 +113,12 @@ fn table(record: &Record, columns: &[&Column]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
     table.set_header(Row::from(columns.iter().map(|column| (column.heading)(record))));
+    let unit = columns::common_unit(record);
     for (index, arm) in record.arms.iter().enumerate() {
         if index > 0 && arm.section != record.arms[index - 1].section {
             table.add_row(Row::from(columns.iter().map(|_| "")));
         }
-        table.add_row(Row::from(columns.iter().map(|column| (column.cell)(record, arm))));
+        table.add_row(Row::from(columns.iter().map(|column| (column.cell)(unit, arm))));
     }
     for (index, drawn) in table.column_iter_mut().enumerate() {
         let last = index + 1 == columns.len();

@@ -27,9 +27,7 @@ impl Record {
         if let Some(place) = self.not_finite() {
             return Err(WriteError::NotFinite { place });
         }
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        Ok(text)
+        Ok(inert(&serde_json::to_string_pretty(self)?))
     }
 
     /// Where the first figure is that is infinite or not a number.
@@ -48,6 +46,20 @@ impl Record {
             .find(|(_, value)| !value.is_finite())
             .map(|(place, _)| place)
     }
+}
+
+/// JSON with a newline at its end, and without the control characters that may stand in its strings (DEL and
+/// those above it), in which a terminal finds commands: what replaces them means the same.
+pub fn inert(json: &str) -> String {
+    let mut text = String::with_capacity(json.len() + 1);
+    for c in json.chars() {
+        match c {
+            '\x7f'..='\u{9f}' => text += &format!("\\u{:04x}", u32::from(c)),
+            c => text.push(c),
+        }
+    }
+    text.push('\n');
+    text
 }
 
 type Figure = (&'static str, f64);

@@ -15,6 +15,7 @@ use super::attributes::{Subject, keep_access_list, keep_what_writing_leaves};
 use super::link;
 use super::pair::Sink;
 use super::place::{Directory, Follow, Place, joined, kind, same_file};
+use super::settings::Preserve;
 use super::stage::Stage;
 
 /// A file that has no name yet, or one that nobody knows.
@@ -25,6 +26,8 @@ pub(super) struct Unnamed {
     meanwhile: Option<Arc<Place>>,
     /// Whether something is replaced.
     replaces: bool,
+    /// What it is to be like, open where it may be read: it may lose its name meanwhile.
+    like: Option<Box<(Stat, Option<OwnedFd>)>>,
     /// Whether what did not become whole is left for the next run.
     left: Left,
     /// Whether its bytes are brought to the device before it is named.
@@ -89,7 +92,7 @@ impl From<NotNamed> for Errno {
 /// # Errors
 /// Why the destination may not be written, or no file can be made.
 pub(super) fn begin(place: &Place, sink: &Sink, mode: u32, force: bool) -> Result<Begun, NotBegun> {
-    begin_by(place, sink, (force, true), |place| {
+    begin_by(place, sink, mode, (force, true), |place, mode| {
         make(place, mode).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing))
     })
 }
@@ -109,7 +112,7 @@ pub(super) fn begin_staged(
     if !stage.is_on(folder.st_dev) {
         return begin(place, sink, mode, force);
     }
-    let begun = begin_by(place, sink, (force, true), |_| {
+    let begun = begin_by(place, sink, mode, (force, true), |_, mode| {
         let staged = Arc::new(stage.new_place());
         let open = staged.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
         Ok((open, Some(staged), Left::Nothing))
@@ -124,28 +127,29 @@ pub(super) fn begin_staged(
 }
 
 /// As [`begin`], in a file that stays, under a name that the next run knows, until it is whole:
-/// there may be one already. Nobody else may read it. One that parts a file from its other names is like
-/// a new file, not like that.
+/// there may be one already. Nobody else may read it, unless all may read the source. One that parts a file
+/// from its other names is like a new file, not like that.
 ///
 /// # Errors
 /// As [`begin`]; EBUSY where another program copies to it.
 pub(super) fn begin_part(
     place: &Place,
     sink: &Sink,
-    force: bool,
-    parts: bool,
+    source: &Stat,
+    (force, parts): (bool, bool),
 ) -> Result<Begun, NotBegun> {
-    begin_by(place, sink, (force, !parts), |place| match part(place)? {
+    begin_by(place, sink, PART_MODE, (force, !parts), |place, mode| match part(place, source)? {
         Some((open, part)) => Ok((open, Some(Arc::new(part)), Left::Part)),
-        None => make(place, PART_MODE).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing)),
+        None => make(place, mode).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing)),
     })
 }
 
 fn begin_by(
     place: &Place,
     sink: &Sink,
+    mode: u32,
     (force, like): (bool, bool),
-    make: impl FnOnce(&Place) -> Result<(OwnedFd, Option<Arc<Place>>, Left), Errno>,
+    make: impl FnOnce(&Place, u32) -> Result<(OwnedFd, Option<Arc<Place>>, Left), Errno>,
 ) -> Result<Begun, NotBegun> {
     let there = match &sink.stat {
         Some(stat) if kind(stat) != FileType::RegularFile => return Ok(Begun::AsItIs),
@@ -166,21 +170,21 @@ fn begin_by(
         return Ok(Begun::AsItIs);
     }
     let place = held(&behind(place, sink)?)?;
-    let (open, meanwhile, left) = make(&place).map_err(|errno| match (there, errno) {
+    // Nobody reads by the mode of the source what the mode of the replaced file does not let them.
+    let mode = if there.is_some() { PART_MODE } else { mode };
+    let (open, meanwhile, left) = make(&place, mode).map_err(|errno| match (there, errno) {
         (Some(_), Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
             NotBegun { errno, folder: Some(folder_shown(&place)) }
         }
         _ => errno.into(),
     })?;
     let (replaces, durable) = (there.is_some(), Durable::Yes);
-    let unnamed = Unnamed { place, meanwhile, replaces, left, durable };
-    if let Some(stat) = there.filter(|_| like) {
-        let place = &unnamed.place;
+    let like = there.filter(|_| like).map(|stat| {
         // Its attributes by its name are had by way of /proc.
-        let replaced = place.open(OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK, 0).ok();
-        be_like(&open, &Subject::new(place, replaced.as_ref().map(AsFd::as_fd)), stat)?;
-    }
-    Ok(Begun::Unnamed(open, unnamed))
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        Box::new((*stat, place.open(flags, 0).ok()))
+    });
+    Ok(Begun::Unnamed(open, Unnamed { place, meanwhile, replaces, like, left, durable }))
 }
 
 /// Symbolic links that are followed, at most: as many as the kernel follows.
@@ -281,25 +285,29 @@ pub(super) const PART_END: &str = ".bytepath-part";
 
 /// Opens the part that an earlier run left, or makes one, and keeps others from it; none where
 /// there can be none, because the name would be too long or is somebody else's.
-fn part(place: &Place) -> Result<Option<(OwnedFd, Place)>, Errno> {
+fn part(place: &Place, source: &Stat) -> Result<Option<(OwnedFd, Place)>, Errno> {
     let part = place.renamed(part_name(&place.name));
-    // That of a file that is replaced has its owner.
-    let replaced = place.stat(Follow::No).ok().map(|stat| stat.st_uid);
-    let is_ours = |stat: &Stat| is_of(stat, replaced) || is_own(stat);
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     for _ in 0..ATTEMPTS_MAX {
-        let open = match part.open(flags, PART_MODE) {
+        let there = part.open(flags, 0);
+        let is_new = there.as_ref().is_err_and(|errno| *errno == Errno::NOENT);
+        let opened = match is_new {
+            true => part.open(flags | OFlags::CREATE | OFlags::EXCL, PART_MODE),
+            false => there,
+        };
+        let open = match opened {
             Ok(open) => open,
+            Err(Errno::EXIST) => continue,
             Err(Errno::NAMETOOLONG | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Ok(None),
             // One that is to replace a file that may not be written: begun anew.
-            Err(Errno::ACCESS) if part.stat(Follow::No).is_ok_and(|stat| is_ours(&stat)) => {
+            Err(Errno::ACCESS) if part.stat(Follow::No).is_ok_and(|stat| is_own(&stat)) => {
                 part.remove()?;
                 continue;
             }
             Err(errno) => return Err(errno),
         };
         let stat = rustix::fs::fstat(&open)?;
-        if !is_ours(&stat) {
+        if !is_own(&stat) {
             return Ok(None);
         }
         // Another refusal is that of a file system without locks.
@@ -308,11 +316,27 @@ fn part(place: &Place) -> Result<Option<(OwnedFd, Place)>, Errno> {
             return Err(Errno::BUSY);
         }
         // Whoever held it before may have given it its last name.
-        if part.stat(Follow::No).is_ok_and(|named| same_file(&named, &stat)) {
+        if !part.stat(Follow::No).is_ok_and(|named| same_file(&named, &stat)) {
+            continue;
+        }
+        if is_new || !may_be_open_to_others(&open, &stat, source) {
             return Ok(Some((open, part)));
         }
+        part.remove()?;
     }
     Err(Errno::BUSY)
+}
+
+/// Whether others may hold a part open that could change what is copied to it, or may not read that: in a
+/// directory of theirs, any file of ours can have been given its name.
+fn may_be_open_to_others(open: &OwnedFd, part: &Stat, source: &Stat) -> bool {
+    let theirs = if source.st_mode & 0o004 == 0 { 0o077 } else { 0o022 };
+    if part.st_mode & theirs == 0 {
+        return false;
+    }
+    // Where the file system keeps no modes (vfat, CIFS), none tells anything.
+    let _ = rustix::fs::fchmod(open, Mode::from_raw_mode(PART_MODE));
+    rustix::fs::fstat(open).is_ok_and(|stat| stat.st_mode & theirs == 0)
 }
 
 /// Removes what has a name only until it is whole: for a program that is about to be ended. None is
@@ -352,11 +376,8 @@ fn unfinished() -> MutexGuard<'static, Vec<(Weak<Place>, Pid)>> {
 
 /// Whether nobody else can have made it, nor reach it by another name.
 pub(super) fn is_own(stat: &Stat) -> bool {
-    is_of(stat, Some(rustix::process::geteuid().as_raw()))
-}
-
-fn is_of(stat: &Stat, user: Option<u32>) -> bool {
-    kind(stat) == FileType::RegularFile && stat.st_nlink == 1 && Some(stat.st_uid) == user
+    let user = rustix::process::geteuid().as_raw();
+    kind(stat) == FileType::RegularFile && stat.st_nlink == 1 && stat.st_uid == user
 }
 
 /// Makes a file in the directory of the destination, whose group it may have and whose default list,
@@ -368,8 +389,9 @@ pub(super) fn make_named(place: &Place, name: Place) -> Result<OwnedFd, Errno> {
     let (open, meanwhile) = make(place, PART_MODE)?;
     // A default list may have taken that away.
     rustix::fs::fchmod(&open, Mode::from_raw_mode(PART_MODE))?;
-    let (replaces, left, durable) = (false, Left::Nothing, Durable::No);
-    Unnamed { place: name, meanwhile, replaces, left, durable }.name(&open)?;
+    let (replaces, like) = (false, None);
+    let (left, durable) = (Left::Nothing, Durable::No);
+    Unnamed { place: name, meanwhile, replaces, like, left, durable }.name(&open)?;
     Ok(open)
 }
 
@@ -382,27 +404,51 @@ pub(super) fn be_like_new(open: &OwnedFd, place: &Place, mode: u32) -> Result<()
     if let Some(meanwhile) = meanwhile {
         meanwhile.remove()?;
     }
-    be_like(open, &Subject::new(place, Some(new.as_fd())), &rustix::fs::fstat(&new)?)
+    let new = (&Subject::new(place, Some(new.as_fd())), &rustix::fs::fstat(&new)?);
+    be_like(open, new, &Preserve::default())
 }
 
 /// What replaces a file has its mode, its access list, its extended attributes and, where it may, its
-/// owner: copying would have left them.
-pub(super) fn be_like(open: &OwnedFd, there: &Subject<'_>, stat: &Stat) -> Result<(), Errno> {
+/// owner: copying would have left them. What it is to have of its source is not lent to it meanwhile: the
+/// owner of the replaced file would open it.
+pub(super) fn be_like(
+    open: &OwnedFd,
+    (there, stat): (&Subject<'_>, &Stat),
+    preserve: &Preserve,
+) -> Result<(), Errno> {
     let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-    let owned = match rustix::fs::fchown(open, Some(user), Some(group)) {
+    let is_root = rustix::process::geteuid().is_root();
+    let owned = match preserve.ownership && is_root {
+        true => Err(Errno::PERM),
+        false => rustix::fs::fchown(open, Some(user), Some(group)),
+    };
+    let owned = match owned {
         Err(Errno::PERM | Errno::INVAL) => false,
         Err(errno) => return Err(errno),
         Ok(()) => true,
     };
     keep_what_writing_leaves(there, &Subject::new(there.place, Some(open.as_fd())));
+    if preserve.mode {
+        return Ok(());
+    }
     // Before the mode, whose group would be everything that the list allows anybody.
     keep_access_list(there, &Subject::new(there.place, Some(open.as_fd())))?;
     // Bytes that are written by anybody but root take the rights of the owner away.
-    let bits = if owned && rustix::process::geteuid().is_root() { 0o7777 } else { 0o777 };
+    let bits = if owned && is_root { 0o7777 } else { 0o777 };
     rustix::fs::fchmod(open, Mode::from_raw_mode(stat.st_mode & bits))
 }
 
 impl Unnamed {
+    /// Gives the file what it is to have of the one that it replaces.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub(super) fn be_like_replaced(&self, file: &OwnedFd, keep: &Preserve) -> Result<(), Errno> {
+        let Some((stat, replaced)) = self.like.as_deref() else { return Ok(()) };
+        let replaced = Subject::new(&self.place, replaced.as_ref().map(AsFd::as_fd));
+        be_like(file, (&replaced, stat), keep)
+    }
+
     /// Gives the file its name, after its bytes are on the device.
     ///
     /// # Errors
@@ -411,6 +457,8 @@ impl Unnamed {
         if self.durable == Durable::Yes {
             rustix::fs::fsync(file).map_err(NotNamed::Syncing)?;
         }
+        // NFS gives another name to what is replaced while it is open.
+        self.like = None;
         self.put_in_place(file).map_err(NotNamed::Naming)?;
         self.meanwhile = None;
         if self.durable == Durable::No {

@@ -65,12 +65,12 @@ impl Shared<'_> {
         stat: &Stat,
         sink: &mut Sink,
     ) -> Done {
-        let copy = match self.resumed(pair, stat, (source, opened), sink)? {
+        let mut copy = match self.resumed(pair, stat, (source, opened), sink)? {
             Resumed::Not => self.open_sink(pair, source, stat, sink)?,
             Resumed::Copy(copy) => *copy,
             Resumed::LeftAlone => return Ok(()),
         };
-        let done = self.copy_open(pair, opened, stat, (source, &copy));
+        let done = self.copy_open(pair, opened, stat, (source, &mut copy));
         let done = done.and_then(|()| self.settle(pair, source, &copy));
         let reads_again = self.extras.verify && self.settings.preserve.timestamps;
         let done = done.and_then(|()| match reads_again {
@@ -321,11 +321,17 @@ impl Shared<'_> {
         pair: &Pair,
         now: &Stat,
         stat: &Stat,
-        (source, copy): (&OwnedFd, &Copy),
+        (source, copy): (&OwnedFd, &mut Copy),
     ) -> Done {
         if self.settings.make == Make::Copy && copy.kept != Kept::Whole {
             let end = copy.ends().map_err(|errno| self.not_looked_at(pair, errno))?;
             self.copy_data(pair, source, copy, (now, end))?;
+        }
+        if let Some(unnamed) = &copy.unnamed {
+            unnamed
+                .be_like_replaced(&copy.open, &self.settings.preserve)
+                .map_err(|errno| self.not_made(pair, errno))?;
+            copy.stat.take();
         }
         self.keep_attributes(pair, stat, source, copy)
     }

@@ -315,7 +315,7 @@ impl Shared<'_> {
             }
         };
         let (always, parts) = (self.replaces_always(sink), self.parts_names(sink));
-        let begun = atomic::begin_part(&pair.sink, sink, always, parts);
+        let begun = atomic::begin_part(&pair.sink, sink, stat, (always, parts));
         let begun = begun.map_err(failed)?;
         let Begun::Unnamed(open, unnamed) = begun else { return Ok(Resumed::Not) };
         let kept = match all_of(&open) {

@@ -2,12 +2,15 @@
 //! (--query). A wish is a file that only its owner can read, and a signal to look at it.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
@@ -95,7 +98,7 @@ impl Target {
         }
         loop {
             let taken = !wish.exists();
-            let text = std::fs::read(&answer).ok();
+            let text = content(&answer);
             if taken && (kind == SET || text.is_some()) {
                 let _ = std::fs::remove_file(&answer);
                 let value =
@@ -159,6 +162,9 @@ pub(crate) fn remember_folder() {
 }
 
 /// Where wishes are left: a folder that only we can write to.
+///
+/// # Errors
+/// There is none, and what to do.
 fn folder() -> std::io::Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
     let run = PathBuf::from(format!("/run/user/{user}"));
@@ -171,16 +177,36 @@ fn folder() -> std::io::Result<PathBuf> {
     let folder = Path::new(home).join(".pv");
     let made = std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
         .create(&folder);
-    match made {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(std::io::Error::other(format!(
-                "{}: {}; wishes are exchanged there: set HOME to a folder of yours",
-                folder.display(),
-                word(&error)
-            )))
-        }
-        _ => Ok(folder),
+    let found = match made {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => std::fs::metadata(&folder),
+    };
+    let why = match found {
+        Ok(found) if is_ours(&found) && found.mode() & 0o022 == 0 => return Ok(folder),
+        Ok(_) => "others may write to it".to_owned(),
+        Err(error) => word(&error),
+    };
+    let shown = folder.display();
+    Err(std::io::Error::other(format!(
+        "{shown}: {why}; wishes are exchanged there: set HOME to a folder of yours"
+    )))
+}
+
+fn is_ours(found: &Metadata) -> bool {
+    found.uid() == rustix::process::geteuid().as_raw()
+}
+
+/// What a wish or an answer holds; only files of our own user count.
+fn content(path: &Path) -> Option<Vec<u8>> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    let found = file.metadata().ok()?;
+    if !(found.is_file() && is_ours(&found)) {
+        return None;
     }
+    let mut bytes = Vec::new();
+    file.take(WISH_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Removes what was left for pv's that ended before they took it.
@@ -216,17 +242,13 @@ fn taken() -> Vec<Wish> {
     paths.filter_map(|path| read(&path)).collect()
 }
 
-/// Reads a wish and takes it away; only those of our own user count.
+/// Reads a wish and takes it away.
 fn read(path: &Path) -> Option<Wish> {
-    use std::os::unix::fs::MetadataExt;
-    let file = std::fs::File::open(path).ok()?;
-    let ours = file.metadata().is_ok_and(|file| file.uid() == rustix::process::geteuid().as_raw());
-    let mut bytes = Vec::new();
-    file.take(WISH_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    let bytes = content(path)?;
     std::fs::remove_file(path).ok()?;
     let mut words = bytes.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec()));
     let kind = words.next()?;
-    ours.then(|| Wish { kind, words: words.collect(), answer: path.with_extension("answer") })
+    Some(Wish { kind, words: words.collect(), answer: path.with_extension("answer") })
 }
 
 /// How far a watched file is, to be told to who asks.

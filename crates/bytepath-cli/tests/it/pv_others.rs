@@ -3,13 +3,15 @@
 use std::fs;
 use std::io::{BufRead as _, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::program::{
-    BYTEPATH, Bounded, Done, as_nobody, installed, run, shell, signal_of, spawned, until,
+    BYTEPATH, Bounded, Done, as_nobody, installed, root, run, shell, signal_of, spawned, until,
 };
 use crate::pv::{lines, ours, pipe, real};
 
@@ -162,6 +164,42 @@ fn numbers_of_no_single_process_are_refused() {
     }
 }
 
+fn private(folder: &Path) {
+    fs::DirBuilder::new().mode(0o700).create(folder).expect("made");
+}
+
+#[test]
+fn nothing_of_another_user_is_waited_for_among_wishes() {
+    if fs::read_dir("/run/user").is_ok_and(|mut users| users.next().is_some()) {
+        return println!("skipped: wishes are exchanged in /run/user");
+    }
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = home.path().join(".pv");
+    private(&folder);
+    let (reader, writer) = pipe().expect("a pipe");
+    let mut command = ours(&["-q"]);
+    command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).env("HOME", home.path());
+    let mut program = spawned(&mut command);
+    drop(command);
+    let pid = program.child().id();
+    until("it starts", || takes_wishes(pid));
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let started = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
+    let planted = folder.join(format!("bytepath-pv.{pid}-{}.1.wish", started.expect("a time")));
+    run(Command::new("mkfifo").arg(&planted)).well();
+    let wish = || run(ours(&["-R", &pid.to_string(), "-N", "it"]).env("HOME", home.path()));
+    wish().well();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    wish().refused(1, &["pv: ", ".pv: others may write to it", "set HOME"]);
+    if root() {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("it is ours");
+        chown(&folder, Some(65534), None).expect("it is somebody else's");
+        wish().refused(1, &["pv: ", ".pv: others may write to it", "set HOME"]);
+    }
+    drop(writer);
+    assert!(program.done().status.success());
+}
+
 #[test]
 fn wishes_for_those_that_are_gone_are_put_away_by_the_next() {
     let user = rustix::process::getuid().as_raw();
@@ -171,7 +209,7 @@ fn wishes_for_those_that_are_gone_are_put_away_by_the_next() {
     }
     let home = tempfile::tempdir().expect("a folder");
     let folder = home.path().join(".pv");
-    fs::create_dir(&folder).expect("made");
+    private(&folder);
     fs::write(folder.join("bytepath-pv.4194305.7.wish"), "set").expect("written");
     let (reader, _writer) = pipe().expect("a pipe");
     let mut command = ours(&["-q", "-L", "1"]);

@@ -6,12 +6,13 @@ mod pages;
 mod sample;
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
 
 use bytepath_report::{ClassShare, Explained, Record, numbers};
 use serde_json::{Value, json};
 
-use crate::program::{BYTEPATH, bytepath, run, shell, text};
+use crate::program::{BYTEPATH, bytepath, root, run, shell, text};
 use sample::kept;
 
 /// Runs `bytepath report` in a folder with these words.
@@ -43,6 +44,27 @@ fn the_format_follows_the_ending_of_the_file_or_is_named() {
     }
     report(at, &["a.json", "-o", "r.xyz"])
         .refused(2, &["r.xyz does not say a format", "html, markdown"]);
+}
+
+#[test]
+fn a_fifo_that_another_user_planted_is_not_waited_for() {
+    if !root() {
+        return println!("skipped: to be another user takes root");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    kept(at, "a.json", &sample::record());
+    let all = at.join("all");
+    fs::create_dir(&all).expect("made");
+    fs::set_permissions(&all, fs::Permissions::from_mode(0o1777)).expect("it is ours");
+    run(std::process::Command::new("mkfifo").args(["all/r.csv", "all/ours.csv"]).current_dir(at))
+        .well();
+    chown(all.join("r.csv"), Some(65534), None).expect("it is somebody else's");
+    report(at, &["a.json", "-o", "all/r.csv"]).refused(1, &["all/r.csv: Permission denied"]);
+    let line =
+        "cat all/ours.csv | head -c 9 & $bytepath report a.json -o all/ours.csv >/dev/null; wait";
+    let read = shell(&format!("cd {}; {line}", at.display())).well().stdout;
+    assert_eq!(read, "record_id");
 }
 
 #[test]

@@ -103,19 +103,23 @@ pub fn is_itself(a: &Record, b: &Record) -> bool {
     a.arms == b.arms
 }
 
+/// The arms of a record by their names.
+pub(super) type Arms<'a> = BTreeMap<&'a str, &'a Arm>;
+
+/// They; of two of one name the first. Records of other programs have very many.
+pub(super) fn by_name(record: &Record) -> Arms<'_> {
+    record.arms.iter().rev().map(|arm| (arm.name.as_str(), arm)).collect()
+}
+
 fn same_arms(a: &Record, b: &Record) -> bool {
     let chosen = |arm: &Arm| {
         let mut params = arm.params.clone();
         params.retain(|key, value| is_chosen(key, value));
         params
     };
-    let of_b = |one: &Arm| b.arms.iter().find(|other| other.name == one.name);
-    let mut shared = a
-        .arms
-        .iter()
-        .zip(a.arms.iter().map(of_b))
-        .filter_map(|(one, other)| Some((one, other?)))
-        .peekable();
+    let of_b = by_name(b);
+    let mut shared =
+        a.arms.iter().filter_map(|one| Some((one, *of_b.get(one.name.as_str())?))).peekable();
     shared.peek().is_some() && shared.all(|(one, other)| chosen(one) == chosen(other))
 }
 
@@ -174,16 +178,15 @@ fn shown(value: &Value) -> String {
 
 /// What arms of one name are made of otherwise than in the base: sizes that were obtained, say.
 /// Figures that were found by measuring always differ, and are left out.
-pub(super) fn params(records: &[&Record], names: &[String]) -> Vec<String> {
+pub(super) fn params(runs: &[Arms<'_>], names: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     for name in names {
-        let of = |record: &'_ Record| {
-            let arm = record.arms.iter().find(|arm| arm.name == *name);
-            arm.map(|arm| arm.params.clone()).unwrap_or_default()
+        let of = |run: &Arms<'_>| {
+            run.get(name.as_str()).map(|arm| arm.params.clone()).unwrap_or_default()
         };
-        let base = of(records[0]);
-        for (index, record) in records.iter().enumerate().skip(1) {
-            let other = of(record);
+        let base = of(&runs[0]);
+        for (index, run) in runs.iter().enumerate().skip(1) {
+            let other = of(run);
             let differs = |(key, value): &(&String, &Value)| {
                 let is_other = other.get(*key).is_some_and(|other| other != *value);
                 is_other && is_chosen(key, value)
@@ -230,8 +233,11 @@ mod tests {
         };
         let names = ["copy".to_owned()];
         let (a, b, c) = (run(6_320_128, 4096), run(6_459_392, 4096), run(6_320_128, 8192));
-        assert!(params(&[&a, &b], &names).is_empty());
-        assert_eq!(params(&[&a, &c], &names), ["copy: chunk_bytes is 4096 in A and 8192 in B"]);
+        assert!(params(&[&a, &b].map(by_name), &names).is_empty());
+        assert_eq!(
+            params(&[&a, &c].map(by_name), &names),
+            ["copy: chunk_bytes is 4096 in A and 8192 in B"]
+        );
         assert!(is_like(&a, &b));
         assert!(!is_like(&a, &c), "arms of one name are made of other things");
         let mut d = a.clone();

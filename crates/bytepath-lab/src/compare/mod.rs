@@ -3,12 +3,15 @@
 mod alike;
 mod false_positives;
 
+use std::collections::BTreeSet;
+
 use bytepath_report::{
     Arm, ArmInRun, ComparedArm, ComparedRun, Comparison, ComparisonSchema, Method, Record, Sample,
     Status, numbers, verdict,
 };
 
 use crate::stats::{self, Between, EQUIVALENCE_MARGIN, PARTS, RunRatio, Spread};
+use alike::{Arms, by_name};
 pub use alike::{is_itself, is_like, same_work};
 pub use false_positives::{FalsePositives, false_positives};
 
@@ -106,14 +109,15 @@ pub fn compare(
     notes.extend(runs.iter().filter_map(untrusted));
     notes.extend(busier(runs));
     let names = arms_of(runs);
-    let pairs = names.iter().map(|name| comparable(runs, name)).sum();
+    let arms: Vec<Arms<'_>> = runs.iter().map(|run| by_name(&run.record)).collect();
+    let pairs = names.iter().map(|name| comparable(&arms, name)).sum();
     if pairs == 0 {
         return Err(CompareError::NoArm(why_none(runs)));
     }
     let repeats = Repeats::of(runs, others);
-    let compared = names.iter().map(|name| arm(runs, name, &repeats, pairs, settings)).collect();
+    let compared = names.iter().map(|name| arm(&arms, name, &repeats, pairs, settings)).collect();
     let records: Vec<_> = runs.iter().map(|run| &run.record).collect();
-    notes.extend(alike::params(&records, &names));
+    notes.extend(alike::params(&arms, &names));
     Ok(Comparison {
         schema: ComparisonSchema::V1,
         bytepath: env!("CARGO_PKG_VERSION").to_owned(),
@@ -171,22 +175,14 @@ fn busier(runs: &[Run]) -> Vec<String> {
 
 /// The names of the arms, as the base has them, then those of the others.
 fn arms_of(runs: &[Run]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for arm in runs.iter().flat_map(|run| &run.record.arms) {
-        if !names.contains(&arm.name) {
-            names.push(arm.name.clone());
-        }
-    }
-    names
-}
-
-fn find<'a>(run: &'a Run, name: &str) -> Option<&'a Arm> {
-    run.record.arms.iter().find(|arm| arm.name == name)
+    let mut known = BTreeSet::new();
+    let all = runs.iter().flat_map(|run| &run.record.arms).map(|arm| &arm.name);
+    all.filter(|name| known.insert(*name)).cloned().collect()
 }
 
 /// In how many runs this arm can be held against the base's.
-fn comparable(runs: &[Run], name: &str) -> usize {
-    let has = |run: &&Run| find(run, name).is_some_and(has_figure);
+fn comparable(runs: &[Arms<'_>], name: &str) -> usize {
+    let has = |run: &&Arms<'_>| run.get(name).is_some_and(|arm| has_figure(arm));
     match has(&&runs[0]) {
         true => runs[1..].iter().filter(has).count(),
         false => 0,
@@ -214,17 +210,17 @@ fn why_none(runs: &[Run]) -> String {
 }
 
 fn arm(
-    runs: &[Run],
+    runs: &[Arms<'_>],
     name: &str,
     repeats: &Repeats<'_>,
     pairs: usize,
     settings: &Settings,
 ) -> ComparedArm {
-    let base = find(&runs[0], name);
-    let known = runs.iter().find_map(|run| find(run, name)).expect("a run has the arm");
+    let base = runs[0].get(name);
+    let known = runs.iter().find_map(|run| run.get(name)).expect("a run has the arm");
     let between = repeats.between(name);
-    let in_run = |(index, run): (usize, &Run)| {
-        let arm = find(run, name)?;
+    let in_run = |(index, run): (usize, &Arms<'_>)| {
+        let arm = run.get(name)?;
         let shown = ArmInRun {
             status: arm.status,
             why: arm.why.clone(),
@@ -303,14 +299,14 @@ fn share_of(record: &Record, share: fn(&Sample) -> Option<f64>) -> Option<f64> {
 
 /// Further runs of what is compared, in groups of like ones.
 struct Repeats<'a> {
-    groups: Vec<Vec<&'a Record>>,
+    groups: Vec<Vec<Arms<'a>>>,
     left_out: bool,
 }
 
 impl<'a> Repeats<'a> {
     fn of(runs: &[Run], others: Option<&'a [Record]>) -> Repeats<'a> {
         let compared = |other: &Record| runs.iter().any(|run| is_itself(&run.record, other));
-        let mut groups: Vec<(&Record, Vec<&'a Record>)> = Vec::new();
+        let mut groups: Vec<(&Record, Vec<Arms<'a>>)> = Vec::new();
         for run in runs {
             if !groups.iter().any(|(first, _)| is_like(first, &run.record)) {
                 groups.push((&run.record, Vec::new()));
@@ -318,7 +314,7 @@ impl<'a> Repeats<'a> {
         }
         for other in others.unwrap_or_default().iter().filter(|other| !compared(other)) {
             if let Some((_, group)) = groups.iter_mut().find(|(first, _)| is_like(first, other)) {
-                group.push(other);
+                group.push(by_name(other));
             }
         }
         let groups = groups.into_iter().map(|(_, group)| group).collect();
@@ -345,8 +341,8 @@ impl<'a> Repeats<'a> {
             .groups
             .iter()
             .map(|group| {
-                let found = group.iter().filter_map(|record| {
-                    let arm = record.arms.iter().find(|known| known.name == arm)?;
+                let found = group.iter().filter_map(|run| {
+                    let arm = run.get(arm)?;
                     (arm.status == Status::Ok).then(|| arm.counted())
                 });
                 found.collect()

@@ -181,13 +181,14 @@ fn table(record: &Record, arms: &[&Arm], chosen: &[&columns::Column]) -> Table {
         text: (column.heading)(record).replace('\n', " "),
         figure: column.is_of_figures(),
     };
+    let unit = columns::common_unit(record);
     let row = |(index, arm): (usize, &&Arm)| Row {
         arm: index,
         section: arm.section.as_deref().map(|section| shown(section, NAME_MAX)).unwrap_or_default(),
         marks: marks(arm),
         verdict: arm.verdict.map_or("", |verdict| verdict.as_str()),
         exact: arm.median.map_or_else(String::new, |median| median.to_string()),
-        cells: chosen.iter().map(|column| shown(&(column.cell)(record, arm), NAME_MAX)).collect(),
+        cells: chosen.iter().map(|column| shown(&(column.cell)(unit, arm), NAME_MAX)).collect(),
     };
     Table {
         headings: chosen.iter().map(heading).collect(),

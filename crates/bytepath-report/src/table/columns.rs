@@ -22,7 +22,8 @@ pub(crate) struct Column {
     pub(crate) name: &'static str,
     /// The words over it, on one line or two.
     pub(crate) heading: fn(&Record) -> String,
-    pub(crate) cell: fn(&Record, &Arm) -> String,
+    /// Of an arm, and the unit that all arms have in common.
+    pub(crate) cell: fn(Option<Unit>, &Arm) -> String,
     pub(super) alignment: CellAlignment,
     /// Where the width does not suffice, the column with the lowest figure goes first: what others
     /// measured and what it cost before how sure it is. Columns without one always stay.
@@ -32,7 +33,8 @@ pub(crate) struct Column {
 impl Column {
     /// Whether any arm has something to say here.
     pub(crate) fn holds_anything(&self, record: &Record) -> bool {
-        record.arms.iter().any(|arm| (self.cell)(record, arm) != UNKNOWN)
+        let unit = common_unit(record);
+        record.arms.iter().any(|arm| (self.cell)(unit, arm) != UNKNOWN)
     }
 
     /// Whether its cells are figures rather than words.
@@ -56,8 +58,8 @@ pub(crate) const ALL: &[Column] = &[
     Column {
         name: PUBLISHED,
         heading: |record| with_unit(PUBLISHED, record),
-        cell: |record, arm| {
-            measured(record, arm, arm.published.as_ref().map(|published| published.value))
+        cell: |unit, arm| {
+            measured(unit, arm, arm.published.as_ref().map(|published| published.value))
         },
         alignment: CellAlignment::Right,
         importance: Some(3),
@@ -65,8 +67,8 @@ pub(crate) const ALL: &[Column] = &[
     Column {
         name: "median",
         heading: |record| with_unit("measured", record),
-        cell: |record, arm| match arm.status {
-            Status::Ok => measured(record, arm, arm.median),
+        cell: |unit, arm| match arm.status {
+            Status::Ok => measured(unit, arm, arm.median),
             Status::Unavailable => UNAVAILABLE.to_owned(),
         },
         alignment: CellAlignment::Right,
@@ -212,7 +214,7 @@ pub(crate) const ALL: &[Column] = &[
 ];
 
 /// The unit of all arms, where they have one in common.
-fn common_unit(record: &Record) -> Option<Unit> {
+pub(crate) fn common_unit(record: &Record) -> Option<Unit> {
     let first = record.arms.first()?.unit;
     record.arms.iter().all(|arm| arm.unit == first).then_some(first)
 }
@@ -225,8 +227,8 @@ fn with_unit(heading: &str, record: &Record) -> String {
 }
 
 /// A figure in the arm's unit, which is named here unless it stands in the heading.
-fn measured(record: &Record, arm: &Arm, value: Option<f64>) -> String {
-    match (value, common_unit(record)) {
+fn measured(unit: Option<Unit>, arm: &Arm, value: Option<f64>) -> String {
+    match (value, unit) {
         (None, _) => unknown(),
         (Some(value), Some(_)) => numbers::figure(value),
         (Some(value), None) => format!("{} {}", numbers::figure(value), arm.unit.as_str()),
@@ -284,10 +286,9 @@ mod tests {
             peak_memory_bytes: Some(1.0),
         };
         let Ok(Value::Object(all)) = serde_json::to_value(costs) else { panic!("{costs:?}") };
-        let record = Record::default();
         let cells = |costs: Costs| -> Vec<String> {
             let arm = Arm { costs: Some(costs), ..Arm::new("arm", Unit::GibPerSecond) };
-            ALL.iter().map(|column| (column.cell)(&record, &arm)).collect()
+            ALL.iter().map(|column| (column.cell)(None, &arm)).collect()
         };
         for name in all.keys() {
             assert!(csv::COLUMNS.iter().any(|column| column.name == name), "{name}: csv.rs");

@@ -81,6 +81,15 @@ fn text_is_no_formula_of_a_spreadsheet_and_figures_stay() {
 }
 
 #[test]
+fn text_commands_no_terminal() {
+    let mut record = sample::record();
+    record.arms[0].name = "a\tb\n\u{1b}[31m\u{9b}31m\r\u{7f}é".to_owned();
+    let (header, rows) = rows(&record);
+    let at = header.iter().position(|column| column == "arm").expect("a column");
+    assert_eq!(rows[0][at], "a\tb\n\u{fffd}[31m\u{fffd}31m\u{fffd}\u{fffd}é");
+}
+
+#[test]
 fn a_sink_that_fails_keeps_its_error() {
     struct Closed;
     impl Write for Closed {

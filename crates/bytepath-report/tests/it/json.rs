@@ -27,6 +27,16 @@ fn a_record_reads_back_exactly_as_it_was_written() {
 }
 
 #[test]
+fn a_record_holds_no_control_characters_and_reads_back_with_them() {
+    let mut record = sample::record();
+    record.arms[0].name = "\u{1b}[1m\u{9b}31m\u{7f}\u{80}\u{9f}\u{a0}é".to_owned();
+    let text = record.to_json().expect("every figure is finite");
+    assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text}");
+    assert!(text.contains("\\u009b31m\\u007f\\u0080\\u009f\u{a0}é"), "{text}");
+    assert_eq!(Record::from_json(&text).expect("it was just written"), record);
+}
+
+#[test]
 fn the_schema_name_in_the_file_is_the_one_that_is_looked_for() {
     assert_eq!(json!(SchemaName::V1), json!(SCHEMA_NAME));
 }

@@ -254,7 +254,10 @@ impl Work<'_> {
         let omitted = if there.is_some() { 0 } else { self.shared.omitted(&stat) };
         let mode = stat.st_mode & 0o777 & !omitted;
         match &there {
-            Some(there) => atomic::be_like(&sink, &Subject::new(&pair.sink, None), there),
+            Some(there) => {
+                let replaced = (&Subject::new(&pair.sink, None), there);
+                atomic::be_like(&sink, replaced, &self.shared.settings.preserve)
+            }
             None => atomic::be_like_new(&sink, &pair.sink, mode),
         }
         .map_err(failed)?;

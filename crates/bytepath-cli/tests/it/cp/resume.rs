@@ -49,7 +49,7 @@ fn from_and_to_a_block_device_it_goes_on() {
         ),
         ("cat DISK large >c; $bytepath cp --resume --json - DISK c >said && cmp DISK c", 1 << 20),
         (
-            "head -c 600000 DISK >.c.bytepath-part; \
+            "head -c 600000 DISK >.c.bytepath-part; chmod 600 .c.bytepath-part; \
              $bytepath cp --atomic --resume --json - DISK c >said && cmp DISK c",
             600000,
         ),
@@ -245,6 +245,52 @@ fn parts_of_others_are_left_alone() {
              $bytepath cp --atomic --resume large c && cmp large c && cat .c.bytepath-part",
         );
         assert_eq!(done.well().stdout, "mine\n");
+    }
+}
+
+#[test]
+fn a_part_that_another_user_may_have_open_is_not_copied_to() {
+    if !root() {
+        return println!("skipped: to be another user takes root");
+    }
+    // One that another user made; one of ours, with names of another user's making. All are open.
+    for part in ["chown 65534 $p; chmod 666 $p", "chmod 644 $p", "chmod 622 $p"] {
+        for names in ["", "ln m/f m/g;"] {
+            let done = in_folder(&format!(
+                "mkdir m; echo f >m/f; {names} p=m/.f.bytepath-part; echo planted >$p; {part}; chmod 666 m/f; \
+                 chown 65534 m m/f; exec 8<$p 9<>$p; chmod 600 large; \
+                 $bytepath cp -a --atomic --resume large m/f && cmp large m/f && stat -c '%u %a' m/f; \
+                 cat <&8; echo changed >&9; cmp large m/f"
+            ));
+            assert_eq!(done.well().stdout, "0 600\nplanted\n", "{part} {names}");
+        }
+    }
+    // An ordinary user goes on with a part of its own that all may read, as its source.
+    let Some(nobody) = as_nobody() else { return };
+    let done = in_folder(&format!(
+        "chmod 644 large; mkdir m; chown 65534 m; cp part m/.f.bytepath-part; chmod 644 m/.f.bytepath-part; \
+         chown 65534 m/.f.bytepath-part; {nobody}$bytepath cp -v --atomic --resume large m/f | tail -1; \
+         cmp large m/f; stat -c %u m/f"
+    ));
+    assert_eq!(done.well().stdout, "went on with 'm/f' at byte 3000001\n65534\n");
+}
+
+#[test]
+fn a_part_is_the_copiers_own_until_it_is_whole() {
+    if !root() || !may_trace() {
+        return println!("skipped: to replace a file of another user, and be traced, takes root");
+    }
+    for (options, whole) in [("", "65534 666"), ("-a", "0 640"), ("--preserve=mode", "65534 640")] {
+        let killed = "-P $(pwd -P)/large -e inject=read:signal=KILL:when=4";
+        let done = in_folder(&format!(
+            "chmod 640 large; echo old >c; chown 65534 c; chmod 666 c; strace -f -qqq -o /dev/null {killed} \
+             $bytepath cp {options} --atomic --resume --route read-write large c 2>/dev/null; \
+             stat -c '%u %a' .c.bytepath-part; \
+             strace -f -qqq -e trace=fchown,fchmod -e signal=none -o said \
+             $bytepath cp -v {options} --atomic --resume large c | tail -1 | cut -c-12; \
+             cmp large c; stat -c '%u %a' c; test '{options}' != -a || grep -e 65534 -e 0666 said"
+        ));
+        assert_eq!(done.stdout, format!("0 600\nwent on with\n{whole}\n"), "{options}: {done:?}");
     }
 }
 

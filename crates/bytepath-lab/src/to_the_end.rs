@@ -145,6 +145,9 @@ const ADVICE: &[&str] = &["Try '", "Try `", "For more information", "Usage:", "u
 /// How many of its last lines are told of a program that failed: the cause is seldom in the very last.
 const LAST_LINES: usize = 3;
 
+/// And how long they may be together, where they are more than one.
+const LAST_LINES_BYTES: usize = 300;
+
 /// The last lines that a program said, but for advice, as the end of a sentence.
 pub(crate) fn said(errors: &mut File) -> String {
     let mut text = Vec::new();
@@ -154,8 +157,17 @@ pub(crate) fn said(errors: &mut File) -> String {
     let text = String::from_utf8_lossy(&text);
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     let is_advice = |line: &&str| ADVICE.iter().any(|advice| line.starts_with(advice));
-    let mut last: Vec<&str> =
-        lines().rev().filter(|line| !is_advice(line)).take(LAST_LINES).collect();
+    let mut bytes = 0;
+    let mut last: Vec<&str> = lines()
+        .rev()
+        .filter(|line| !is_advice(line))
+        .take(LAST_LINES)
+        .take_while(|line| {
+            let is_first = bytes == 0;
+            bytes += line.len();
+            is_first || bytes <= LAST_LINES_BYTES
+        })
+        .collect();
     last.reverse();
     match (read, lines().next_back()) {
         (Ok(_), Some(advice)) if last.is_empty() => format!("; it said: {advice}"),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
-use bytepath::machine::{Capability, Machine};
+use bytepath::machine::{Capability, Machine, survived};
 use bytepath_report::numbers;
 
 use crate::open::View;
@@ -154,11 +154,19 @@ pub(crate) const REFUSED: &str = "the kernel refuses perf_event_open: a containe
 /// CAP_PERFMON (capabilities(7)).
 const PERFMON: u32 = 38;
 
-/// What the setting is, where it keeps anything from this process; none where it cannot be read. Above 2
-/// it is the distributions' own: Ubuntu's kernels do not ask for CAP_PERFMON there.
+/// What the setting is, where it keeps anything from this process; none where it cannot be read, or where a
+/// filter kills for the call. Above 2 it is the distributions' own: Ubuntu's kernels do not ask for
+/// CAP_PERFMON there.
 pub(crate) fn binding() -> Option<i32> {
+    survived(libc::SYS_perf_event_open).ok()?;
     let level: i32 = fs::read_to_string(PARANOID).ok()?.trim().parse().ok()?;
     let held = Machine::this().user().capabilities;
-    let is_free = held.has(Capability::SysAdmin) || (held.0 >> PERFMON & 1 == 1 && level <= 2);
-    (level > -1 && !is_free).then_some(level)
+    let holds = held.has(Capability::SysAdmin) || (held.0 >> PERFMON & 1 == 1 && level <= 2);
+    (level > -1 && !(holds && is_of_the_machine())).then_some(level)
+}
+
+/// Whether what this process may do counts beyond its namespace of users.
+fn is_of_the_machine() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"])
 }

@@ -283,8 +283,6 @@ pub(crate) fn installed(name: &str) -> bool {
     found
 }
 
-/// The words by which root becomes an ordinary user; nothing where the test already is one, and
-/// `None`, said aloud, where that cannot be had.
 /// Runs the program where a seccomp filter ends whoever makes one of the calls, as systemd's do.
 pub(crate) fn where_calls_kill(calls: &[i64], words: &[&str]) -> Done {
     let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
@@ -300,6 +298,8 @@ pub(crate) fn where_calls_kill(calls: &[i64], words: &[&str]) -> Done {
     std::thread::scope(|scope| scope.spawn(filtered).join().expect("it has run"))
 }
 
+/// The words by which root becomes an ordinary user; nothing where the test already is one, and
+/// `None`, said aloud, where that cannot be had.
 pub(crate) fn as_nobody() -> Option<&'static str> {
     if !root() {
         return Some("");

@@ -131,12 +131,16 @@ fn described(file: BorrowedFd<'_>) -> rustix::io::Result<FileSystem> {
 }
 
 /// Goes by the mount's number, since device numbers mislead: btrfs gives files another than its
-/// mount. The descriptor tells it where a filter refuses statx, too; a thread may have descriptors of
-/// its own.
+/// mount.
 fn mount_of(file: BorrowedFd<'_>) -> Option<mounts::Mount> {
-    let about = format!("proc/thread-self/fdinfo/{}", file.as_raw_fd());
-    let about = files::text(Path::new("/"), &about)?;
-    let number: u64 = files::value(&about, "mnt_id")?.parse().ok()?;
+    let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok();
+    let told = told.filter(|told| told.stx_mask & StatxFlags::MNT_ID.bits() != 0);
+    // A filter may refuse it, or the kernel be older; a thread may have descriptors of its own.
+    let by_descriptor = || {
+        let about = format!("proc/thread-self/fdinfo/{}", file.as_raw_fd());
+        files::value(&files::text(Path::new("/"), &about)?, "mnt_id")?.parse().ok()
+    };
+    let number: u64 = told.map(|told| told.stx_mnt_id).or_else(by_descriptor)?;
     let table = files::text(Path::new("/"), "proc/self/mountinfo")?;
     mounts::parse(&table).find(|mount| mount.id == number)
 }

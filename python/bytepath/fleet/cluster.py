@@ -198,16 +198,17 @@ async def _client(scheduler: Any) -> Client:
 
 def _unusable_keys(error: OSError) -> str:
     """Which of the files that Dask's configuration names for TLS cannot be used: OpenSSL does not say."""
-    named = [dask.config.get(f"distributed.comm.tls.{name}", None) for name in ("ca-file", "client.cert", "client.key")]
+    named = {name: dask.config.get(f"distributed.comm.tls.{name}", None) for name in ("ca-file", "client.cert", "client.key")}
     # They may be there as text as well.
-    paths = [path for path in named if path and "\n" not in path]
-    for path in paths:
+    is_text = {name: "\n" in path for name, path in named.items() if path}
+    for path in (named[name] for name, here in is_text.items() if not here):
         try:
             open(path, "rb").close()
         except OSError as cannot:
             return f"cannot read {path}, which Dask's configuration names for TLS: {cannot.strerror}"
+    shown = [f"the text of {name}" if here else named[name] for name, here in is_text.items()]
     return (
-        f"{', '.join(paths)}: one of them is no key or certificate in PEM, or they do not belong together "
+        f"{', '.join(shown)}: one of them is no key or certificate in PEM, or they do not belong together "
         f"({first_line(error)}); Dask's configuration names them for TLS"
     )
 

@@ -60,6 +60,8 @@ class Journal:
 
     def __init__(self, path: Path, words: list[str]) -> None:
         self.path = path = _real(path)
+        self._has_failed = True
+        """Whether something has failed since names were last looked at."""
         self._lock = _locked(path)
         try:
             self.db = sqlite3.connect(path, isolation_level=None)
@@ -373,6 +375,7 @@ class Journal:
 
     def _failed(self, item: dict[str, Any], why: list[str]) -> None:
         body = json.dumps(item, separators=(",", ":"))
+        self._has_failed = True
         self.db.execute("INSERT INTO failed (body, why) VALUES (?, ?)", (body, "; ".join(why)))
 
     # -- what comes after the files --
@@ -388,7 +391,7 @@ class Journal:
             return True
         rows = self.db.execute("SELECT id, f, name FROM links ORDER BY id LIMIT ?", (together * most,)).fetchall()
         self.db.executemany("DELETE FROM links WHERE id = ?", [(row[0],) for row in rows])
-        failed = self._failed_files(deadly=True) if rows else set()
+        failed = self._failed_files(of_any_name=True) if rows else set()
         for _, f, name in (row for row in rows if row[1] in failed):
             # What its first name has in the destination is older.
             why = f"{self._made_as(name)} is not made: {self._made_as(f)}, the same file, was not copied"
@@ -402,7 +405,8 @@ class Journal:
     def _put_heirs(self) -> bool:
         """Where a file was not copied by its first name, as what stands in the way of that may not be in that of others, has
         the next looked at, which the others become names of; whether there were any."""
-        failed = self._failed_files(deadly=False)
+        failed = self._failed_files(of_any_name=False) if self._has_failed else set()
+        self._has_failed = False
         if not failed:
             return False
         table = "CREATE TEMP TABLE IF NOT EXISTS heirs (f TEXT PRIMARY KEY, id INTEGER, name TEXT) WITHOUT ROWID"
@@ -424,12 +428,13 @@ class Journal:
         destination = _loaded(self.get("words") or "[]")[1]
         return f"'{os.path.join(destination, shown(path))}'"
 
-    def _failed_files(self, deadly: bool) -> set[str]:
-        """Files that were not copied, by the names that were tried: those that ended whoever copied them, or the others."""
+    def _failed_files(self, of_any_name: bool) -> set[str]:
+        """Files that were not copied, by the names that were tried: those that would fail by any name, as they ended whoever
+        copied them or are not whole, or the others."""
         found = set()
         for (body,) in self.db.execute("SELECT body FROM failed"):
             item = _loaded(body)
-            if ("deadly" in item) != deadly:
+            if ("deadly" in item or item["do"] == "range") != of_any_name:
                 continue
             if item["do"] == "tree":
                 found.update(_below(item["d"], name) for name in item.get("n") or [])

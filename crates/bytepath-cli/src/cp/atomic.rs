@@ -418,7 +418,9 @@ pub(super) fn be_like(
 ) -> Result<(), Errno> {
     let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
     let is_root = rustix::process::geteuid().is_root();
+    let now = rustix::fs::fstat(open)?;
     let owned = match preserve.ownership && is_root {
+        true if (now.st_uid, now.st_gid) == (stat.st_uid, stat.st_gid) => Ok(()),
         true => Err(Errno::PERM),
         false => rustix::fs::fchown(open, Some(user), Some(group)),
     };
@@ -447,6 +449,18 @@ impl Unnamed {
         let Some((stat, replaced)) = self.like.as_deref() else { return Ok(()) };
         let replaced = Subject::new(&self.place, replaced.as_ref().map(AsFd::as_fd));
         be_like(file, (&replaced, stat), keep)
+    }
+
+    /// Brings the bytes of a part to the device as long as it is the copier's own, which is what a later run
+    /// would go on with.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub(super) fn sync_part(&self, file: &OwnedFd) -> Result<(), Errno> {
+        match (&self.left, &self.durable) {
+            (Left::Part, Durable::Yes) => rustix::fs::fsync(file),
+            _ => Ok(()),
+        }
     }
 
     /// Gives the file its name, after its bytes are on the device.

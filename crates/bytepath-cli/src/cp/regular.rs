@@ -328,6 +328,7 @@ impl Shared<'_> {
             self.copy_data(pair, source, copy, (now, end))?;
         }
         if let Some(unnamed) = &copy.unnamed {
+            unnamed.sync_part(&copy.open).map_err(|errno| self.not_synced(pair, errno))?;
             unnamed
                 .be_like_replaced(&copy.open, &self.settings.preserve)
                 .map_err(|errno| self.not_made(pair, errno))?;

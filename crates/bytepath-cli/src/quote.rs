@@ -3,6 +3,12 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+
+/// Reads what names are shown by, for who writes over the environment.
+pub(crate) fn remember_locale() {
+    Charset::of_environment();
+}
 
 /// The name as a message shows it.
 pub(crate) fn quoted(name: &OsStr) -> Vec<u8> {
@@ -55,8 +61,13 @@ enum Charset {
 }
 
 impl Charset {
-    /// By the first of the variables that is set, as setlocale(3) reads them.
+    /// By the first of the variables that is set when it is first asked for, as setlocale(3) reads them.
     fn of_environment() -> Charset {
+        static OF_ENVIRONMENT: OnceLock<Charset> = OnceLock::new();
+        *OF_ENVIRONMENT.get_or_init(Charset::of_variables)
+    }
+
+    fn of_variables() -> Charset {
         let set = |name: &&str| std::env::var(name).is_ok_and(|value| !value.is_empty());
         let first = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find(|name| set(name));
         let value = first.and_then(|name| std::env::var(name).ok()).unwrap_or_default();

@@ -9,10 +9,11 @@ static WRITTEN_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Writes the title over the words of the command line, where the kernel has them from, and on over
 /// the environment behind them if it is longer: nothing reads either any more, but for what
-/// `remote` has asked for before. Where that is refused, the title stays as it is.
+/// `remote` and messages have asked for before. Where that is refused, the title stays as it is.
 pub(crate) fn set(title: &str) {
     if WRITTEN_BYTES.load(Relaxed) == 0 {
         super::remote::remember_folder();
+        crate::quote::remember_locale();
     }
     let _ = written(title);
 }

@@ -694,8 +694,10 @@ impl Member {
         is_alone && self.pipes.iter().any(|pipe| pipe.is_read && pipe.fd == 0)
     }
 
+    /// A pipe of which it has both ends, as for its signals, is its own affair.
     fn reads_one_pipe(&self) -> bool {
-        self.pipes.iter().filter(|pipe| pipe.is_read).count() == 1
+        let writes = |number| self.pipes.iter().any(|pipe| !pipe.is_read && pipe.number == number);
+        self.pipes.iter().filter(|pipe| pipe.is_read && !writes(pipe.number)).count() == 1
     }
 
     /// Whether it runs on other CPUs than it was given.

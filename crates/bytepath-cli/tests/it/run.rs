@@ -168,11 +168,12 @@ fn what_only_bash_reads_leaves_a_text_to_no_other_shell() {
             let mut theirs = Command::new(&shell);
             theirs.args(["-c", text]);
             let mut ours = bytepath(&["run", "--no-summary", "--shell", &shell, text]);
-            let [theirs, ours] = [&mut theirs, &mut ours]
-                .map(|command| run(command.env(name, value).current_dir(folder.path())));
+            let [theirs, ours] = [&mut theirs, &mut ours].map(|command| {
+                run(command.env("LC_ALL", "C").env(name, value).current_dir(folder.path()))
+            });
             assert!(same(&theirs, &ours), "{shell}: {name}: {theirs:?} but {ours:?}");
             let words = ["run", "--no-summary", "--explain-plan", "--shell", &shell, text];
-            let told = run(bytepath(&words).env(name, value)).stderr;
+            let told = run(bytepath(&words).env("LC_ALL", "C").env(name, value)).stderr;
             let is_whole = told.contains(&format!("{shell} runs it as it is: "));
             assert_eq!(is_whole, read.contains(&name), "{shell}: {name}: {told}");
         }

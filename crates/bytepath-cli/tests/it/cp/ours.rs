@@ -204,6 +204,8 @@ fn an_atomic_copy_that_does_not_reach_the_device_says_what_did_not() {
         [(1, "error syncing 'c'", "old"), (2, "error syncing the directory of 'c'", "new")]
     {
         for options in ["", "--resume", "--json -"] {
+            // A part is there once more, before it is given away.
+            let when = if options == "--resume" && when == 2 { 3 } else { when };
             let done = in_folder(&format!(
                 "echo old >c; echo new >a; strace -f -qqq -o /dev/null \
                  -e inject=fsync:error=EIO:when={when} $bytepath cp --atomic {options} a c >told; \

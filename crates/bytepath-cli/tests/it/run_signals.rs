@@ -223,8 +223,8 @@ fn no_sockets_are_needed() {
     let done = shell(&format!("echo one | {refused} pv -q"));
     assert_eq!((done.status.code(), done.stdout.as_str()), (Some(0), "one\n"), "{done:?}");
     // What comes is heard, and passed on.
-    let text = "sh -c 'kill -TERM $PPID; exec sleep 1000'";
-    let done = shell(&format!("exec {refused} run \"{}\"", text.replace('$', "\\$")));
+    let text = "kill -TERM $PPID; exec sleep 1000";
+    let done = shell(&format!("exec {refused} run -- sh -c '{text}'"));
     assert_eq!(done.status.signal(), Some(Signal::TERM.as_raw()), "{done:?}");
 }
 

@@ -166,7 +166,9 @@ fn heed_signals(begin: impl FnOnce()) {
     // Where they cannot be caught, they end it without a word.
     let Ok(mut caught) = caught else { return end_at_once(&signals) };
     let heed = move || {
-        for signal in caught.forever() {
+        // One that came while they were being caught is known to nobody else.
+        let early = i32::try_from(heeding.came.load(SeqCst)).ok().filter(|signal| *signal != 0);
+        for signal in early.into_iter().chain(caught.forever()) {
             if heeding.answered.load(SeqCst) & bit(signal) == 0 {
                 ended_by(signal);
                 crate::ending::by_signal(signal);

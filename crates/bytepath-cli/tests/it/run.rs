@@ -521,7 +521,7 @@ impl Drop for SmallGroup {
 fn a_quota_of_cpu_is_not_told_as_others_who_used_it() {
     let Some(SmallGroup(group)) = &SmallGroup::new() else { return };
     let done = shell(&format!(
-        "echo $$ >{}/cgroup.procs && $bytepath run --summary 'head -c 10M /dev/zero | sha256sum'",
+        "echo $$ >{}/cgroup.procs && $bytepath run --summary 'head -c 30M /dev/zero | sha256sum'",
         group.display()
     ));
     assert!(done.status.success(), "{done:?}");

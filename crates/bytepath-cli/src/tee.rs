@@ -299,18 +299,21 @@ impl Tee<'_> {
     }
 
     /// Says the checksum, unless it would be that of a part only, which is no failure where the readers
-    /// have left. Whether it could be had; not where its thread has not got all bytes.
+    /// have left. Whether it could be had, and said; not where its thread has not got all bytes.
     fn tell(&self, hashing: Hashing, is_whole: bool, not_heard: Option<Errno>) -> bool {
         let name = hashing.algorithm.name();
         let digest = hashing.finish().and_then(|digest| not_heard.map_or(Ok(digest), Err));
-        match &digest {
-            Ok(digest) if is_whole => self.called.say(format_args!("{name} {digest}")),
-            Ok(_) => {
-                self.called.say(format_args!("no {name}: the input was not read to its end"));
+        match digest {
+            Ok(digest) if is_whole => {
+                return self.called.said(format_args!("{name} {digest}")).is_ok();
             }
-            Err(errno) => self.called.say(format_args!("no {name}: {}", word(*errno))),
+            Ok(_) => self.called.say(format_args!("no {name}: the input was not read to its end")),
+            Err(errno) => {
+                self.called.say(format_args!("no {name}: {}", word(errno)));
+                return false;
+            }
         }
-        digest.is_ok()
+        true
     }
 
     /// An output cannot be written any more.

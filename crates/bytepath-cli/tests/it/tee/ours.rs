@@ -480,6 +480,14 @@ fn without_a_thread_for_the_checksum_the_bytes_go_on() {
 }
 
 #[test]
+fn a_checksum_that_nobody_can_hear_is_told_by_the_exit_code() {
+    for to in [">/dev/full", ">&-"] {
+        let done = shell(&format!("seq 3 | $bytepath tee --hash xxh3 2{to}; echo $?"));
+        assert_eq!(done.stdout, "1\n2\n3\n1\n", "{to}");
+    }
+}
+
+#[test]
 fn what_is_not_read_to_its_end_has_no_checksum() {
     let unread = "tee: no sha256: the input was not read to its end\n";
     let done = shell("yes | $bytepath tee -p --hash sha256 | head -1");

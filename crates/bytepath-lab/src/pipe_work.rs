@@ -263,11 +263,8 @@ pub fn spawn_on(command: &mut Command, cpu: Option<usize>) -> Result<Child, Stri
     command.spawn().map_err(|error| {
         let program = Path::new(command.get_program());
         // What an end does not use of its input and outputs is /dev/null, which is opened first.
-        if error.kind() == ErrorKind::NotFound && program.exists() && !Path::new(NULL).exists() {
-            return format!(
-                "cannot open {NULL}, which {} needs; is /dev there?",
-                program.display()
-            );
+        if let Err(why) = File::options().read(true).write(true).open(NULL) {
+            return format!("cannot open {NULL}, which {} needs: {why}", program.display());
         }
         format!("cannot start {}: {error}", program.display())
     })

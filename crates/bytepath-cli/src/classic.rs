@@ -180,7 +180,12 @@ impl Called {
 
     /// Says a line in the classic's form: its name, a colon, the message.
     pub(crate) fn say(&self, message: impl std::fmt::Display) {
-        self.say_bytes(message.to_string().as_bytes());
+        let _ = self.said(message);
+    }
+
+    /// The same, where what is said is the work.
+    pub(crate) fn said(&self, message: impl std::fmt::Display) -> std::io::Result<()> {
+        said_raw(&[self.name.as_bytes(), b": ", message.to_string().as_bytes(), b"\n"].concat())
     }
 
     /// Says what is wrong with a file.
@@ -221,7 +226,15 @@ pub(crate) fn end_by_broken_pipe() {
 /// In one write, so that messages of several processes do not mix. Where nobody can hear it, the
 /// work and the exit code are what they are all the same.
 fn say_raw(line: &[u8]) {
-    let _ = std::io::stderr().write_all(&[crate::live::before_message(), line].concat());
+    let _ = said_raw(line);
+}
+
+/// The same, where what is said is the work.
+fn said_raw(line: &[u8]) -> std::io::Result<()> {
+    if start::was_closed(2) {
+        return Err(Errno::BADF.into());
+    }
+    std::io::stderr().write_all(&[crate::live::before_message(), line].concat())
 }
 
 /// What is wrong, without the advice that follows it: the classic's own comes instead.

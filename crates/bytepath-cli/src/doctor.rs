@@ -75,8 +75,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         found = examined(options, profile.as_ref());
     }
     let diagnosis = diagnosis(found, applied, profile.as_ref());
-    let written =
-        json.map(|json| json.write((serde_json::to_string_pretty(&diagnosis)? + "\n").as_bytes()));
+    let written = json.map(|json| json.write(bytepath_report::json(&diagnosis)?.as_bytes()));
     let alone = options.json.as_deref().is_some_and(output::is_stdout);
     let shown = if alone { Ok(()) } else { table::print(&diagnosis).context("standard output") };
     said::printed(shown)?;

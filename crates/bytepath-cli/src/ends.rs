@@ -107,9 +107,7 @@ pub(crate) fn save(report: &EndReport, by: &str, output: Option<Output>) -> anyh
         fields.insert("schema".to_owned(), "bytepath.end/1".into());
         fields.insert(by.to_owned(), mechanism);
     }
-    let mut text = serde_json::to_string_pretty(&told)?;
-    text.push('\n');
-    output.write(text.as_bytes())
+    output.write(bytepath_report::json(&told)?.as_bytes())
 }
 
 /// Sees to it that this process does not outlive the one that started it for a measurement.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use bytepath_lab::store::Entry;
-use bytepath_report::inert;
 use bytepath_report::table::{self, Fitted, Style};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -87,7 +86,7 @@ fn list(options: &Options) -> anyhow::Result<()> {
     if let Some(json) = json {
         let entries: Vec<_> = entries.iter().map(|entry| as_json(entry)).collect();
         let document = json!({"schema": "bytepath.history/1", "runs": entries});
-        return json.write(inert(&serde_json::to_string_pretty(&document)?).as_bytes());
+        return json.write(bytepath_report::json(&document)?.as_bytes());
     }
     let (sound, unsound): (Vec<&Entry>, Vec<_>) =
         entries.iter().copied().partition(|entry| entry.problem.is_none());

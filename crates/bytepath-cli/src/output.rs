@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ impl Output {
         match File::options().write(true).open(path) {
             Ok(file) if file.metadata()?.is_file() => Ok(Way::Replaced),
             Ok(file) => Ok(Way::Special(file)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 // A trial, gone as soon as made: a folder may be missing, full or read-only.
                 tempfile::tempfile_in(folder(&followed(path)?))?;
                 Ok(Way::Replaced)
@@ -143,12 +143,14 @@ pub(crate) struct Renewed {
     /// What all that is written begins with. Others may write into the file that stands there, and a
     /// file that they make may have the number of one that is gone.
     begins: &'static [u8],
+    /// The file that was written last, by which it is known where the umask keeps its owner from reading it.
+    made: Option<(u64, u64)>,
 }
 
 impl Renewed {
     /// What is there now is replaced.
     pub(crate) fn of(path: PathBuf, begins: &'static [u8]) -> Renewed {
-        Renewed { there: identity(&path), path, begins }
+        Renewed { there: identity(&path), path, begins, made: None }
     }
 
     /// Writes it; one that is no regular file is left as it is.
@@ -159,19 +161,19 @@ impl Renewed {
         let path = &self.path;
         let found = match std::fs::metadata(path) {
             Ok(found) if !found.is_file() => anyhow::bail!("it is no regular file"),
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
             found => found.ok().and_then(of_file),
         };
         if descriptor(path).is_some() {
             anyhow::bail!("it is a descriptor of an open file; give the name of the file");
         }
-        if found.is_some() && found != self.there && !self.is_ours() {
+        if found.is_some() && found != self.there && !self.is_ours(found) {
             anyhow::bail!("it was made meanwhile, and is left as it is");
         }
         let written = Written::beside(path, text)?;
         // The device itself would be asked again and again, and what is measured waits for it too.
         closed_well(written.file.as_fd())?;
-        match found {
+        self.made = match found {
             Some(_) => written.replace()?,
             None => written.make()?,
         };
@@ -179,10 +181,12 @@ impl Renewed {
         Ok(())
     }
 
-    fn is_ours(&self) -> bool {
+    fn is_ours(&self, found: Option<(u64, u64)>) -> bool {
         let mut begins = vec![0; self.begins.len()];
-        let read = File::open(&self.path).and_then(|mut file| file.read_exact(&mut begins));
-        read.is_ok() && begins == self.begins
+        match File::open(&self.path).and_then(|mut file| file.read_exact(&mut begins)) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => found == self.made,
+            read => read.is_ok() && begins == self.begins,
+        }
     }
 }
 
@@ -236,7 +240,7 @@ impl Written {
     fn make(self) -> std::io::Result<Option<(u64, u64)>> {
         self.put(|name, path| match name.persist_noclobber(path) {
             // Some file systems can only replace.
-            Err(failed) if failed.error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(failed) if failed.error.kind() != ErrorKind::AlreadyExists => {
                 failed.path.persist(path)
             }
             done => done,
@@ -257,7 +261,7 @@ impl Written {
             None => match link(&path) {
                 Ok(()) => return Ok(identity_of(file.as_fd())),
                 // Only a name takes the place of another.
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     tempfile::Builder::new().make_in(folder(&path), link)?.into_temp_path()
                 }
                 // A security module may allow new files and no new names.

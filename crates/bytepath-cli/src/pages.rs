@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     };
     if let Some(json) = json {
         let document = serde_json::json!({"schema": "bytepath.pages/1", "processes": seen});
-        json.write((serde_json::to_string_pretty(&document)? + "\n").as_bytes())?;
+        json.write(bytepath_report::json(&document)?.as_bytes())?;
     }
     if !alone {
         let text = told(&seen, options);

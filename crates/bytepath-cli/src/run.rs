@@ -292,7 +292,7 @@ fn told_of_the_end(
         say(format_args!("{}", told.summary().trim_end()));
     }
     match json {
-        Some(json) => json.write(&told.json()?),
+        Some(json) => json.write(told.json()?.as_bytes()),
         None => Ok(()),
     }
 }

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::Instant;
 
 use bytepath::fan_out::{About, AfterLoss, Ending, FannedOut, Lost, Queue};
+use bytepath::machine::memory_room;
 use bytepath::{Endpoint, FanOut, Pipes};
 use bytepath_report::numbers;
 use clap::{ArgAction, Args};
@@ -255,7 +256,7 @@ impl Tee<'_> {
                         false => ("the input waits", 1),
                     };
                     if said[place].fetch_max(rank, Relaxed) < rank {
-                        self.full(outputs.name(place), behind_bytes, waits);
+                        self.full(outputs.name(place), (behind_bytes, bytes), waits);
                     }
                 };
                 match fan_out.run_queued(queue, lags, &on_loss, &on_full) {
@@ -285,25 +286,34 @@ impl Tee<'_> {
     }
 
     /// The queue is full because of this output.
-    fn full(&self, name: &OsStr, behind_bytes: u64, waits: &str) {
+    fn full(&self, name: &OsStr, (behind_bytes, queue_bytes): (u64, u64), waits: &str) {
         let behind = numbers::bytes(behind_bytes);
-        self.called
-            .say_of(name, format_args!("{behind} behind, and the queue is full: {waits} for it"));
+        let room = memory_room();
+        // A quarter is left to others.
+        let why = match room.bytes.saturating_add(behind_bytes) / 4 * 3 < queue_bytes {
+            true => format!(" ({room})"),
+            false => String::new(),
+        };
+        let text = format_args!("{behind} behind, and the queue is full{why}: {waits} for it");
+        self.called.say_of(name, text);
     }
 
     /// Says the checksum, unless it would be that of a part only, which is no failure where the readers
-    /// have left. Whether it could be had; not where its thread has not got all bytes.
+    /// have left. Whether it could be had, and said; not where its thread has not got all bytes.
     fn tell(&self, hashing: Hashing, is_whole: bool, not_heard: Option<Errno>) -> bool {
         let name = hashing.algorithm.name();
         let digest = hashing.finish().and_then(|digest| not_heard.map_or(Ok(digest), Err));
-        match &digest {
-            Ok(digest) if is_whole => self.called.say(format_args!("{name} {digest}")),
-            Ok(_) => {
-                self.called.say(format_args!("no {name}: the input was not read to its end"));
+        match digest {
+            Ok(digest) if is_whole => {
+                return self.called.said(format_args!("{name} {digest}")).is_ok();
             }
-            Err(errno) => self.called.say(format_args!("no {name}: {}", word(*errno))),
+            Ok(_) => self.called.say(format_args!("no {name}: the input was not read to its end")),
+            Err(errno) => {
+                self.called.say(format_args!("no {name}: {}", word(errno)));
+                return false;
+            }
         }
-        digest.is_ok()
+        true
     }
 
     /// An output cannot be written any more.

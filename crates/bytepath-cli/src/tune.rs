@@ -148,7 +148,7 @@ fn kept(profile: &Profile) -> anyhow::Result<String> {
 
 /// The text for people.
 fn text(profile: &Profile) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(profile)? + "\n")
+    Ok(bytepath_report::json(profile)?)
 }
 
 fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {

@@ -12,6 +12,10 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 /// Where tracefs usually is.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
 
+/// What is there beside the tracepoints, and can be read by whoever can read them: a rule may allow folders
+/// to be listed, or tracefs to be mounted, and none of its files to be opened.
+const BESIDE: &str = "header_page";
+
 /// Where tracepoints can be looked up.
 #[derive(Debug)]
 pub(crate) enum Tracepoints {
@@ -27,15 +31,19 @@ impl Tracepoints {
     pub(crate) fn find() -> io::Result<Tracepoints> {
         let mut refused = None;
         for place in PLACES {
-            match fs::read_dir(place).map(Iterator::count) {
-                Ok(1..) => return Ok(Tracepoints::Mounted(place.into())),
+            match Tracepoints::Mounted(place.into()).readable() {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     refused = Some(error);
                 }
-                _ => {}
+                Err(_) => {}
+                found => return found,
             }
         }
-        own().map_err(|error| refused.unwrap_or(error))
+        own().and_then(Tracepoints::readable).map_err(|error| refused.unwrap_or(error))
+    }
+
+    fn readable(self) -> io::Result<Tracepoints> {
+        self.text(BESIDE).map(|_| self)
     }
 
     /// The number of a tracepoint, by its group and name: `sched/sched_switch`.

@@ -184,6 +184,10 @@ impl Watch {
 
 fn no_tracefs(error: &std::io::Error) -> String {
     match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) if rustix::process::geteuid().is_root() => {
+            "tracefs is refused to root here, as by a container or a sandbox; run it outside"
+                .to_owned()
+        }
         Some(libc::EACCES | libc::EPERM) => {
             "tracefs is for root alone; run as root, or mount it with a gid of yours".to_owned()
         }

@@ -14,6 +14,7 @@ use bytepath::placement::pin_this_thread;
 use bytepath_report::{Costs, numbers};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::thread::sched_getaffinity;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -106,6 +107,9 @@ impl PipeWork {
     }
 
     fn start(&self, timing: &Timing) -> Result<Running, String> {
+        if self.spins_on_one_cpu() && is_real_time() {
+            return Err(SPINS_FOR_GOOD.to_owned());
+        }
         let (read_end, write_end) = if self.sizes_its_pipe() { pipe() } else { full_pipe() }?;
         let mut running = Running::default();
         let mut source = read_end;
@@ -128,8 +132,20 @@ impl PipeWork {
 
     /// Whether an end asks for a size of the pipe, which it then has or fails.
     fn sizes_its_pipe(&self) -> bool {
+        self.words().any(|word| word == "--pipe-size")
+    }
+
+    /// Whether an end never sleeps while it waits for the other, which has no other CPU.
+    fn spins_on_one_cpu(&self) -> bool {
+        let spins = self.words().any(|word| ["spin", "poll-spin"].contains(&word.as_str()));
+        let allowed = || sched_getaffinity(None).is_ok_and(|cpus| cpus.count() == 1);
+        spins && self.cpus.map_or_else(allowed, |cpus| cpus[0] == cpus[1])
+    }
+
+    /// What both ends are told.
+    fn words(&self) -> impl Iterator<Item = &String> {
         let (Writer::Bytepath(writer, _) | Writer::Program(writer, _)) = &self.writer;
-        writer.iter().chain(&self.reader).any(|word| word == "--pipe-size")
+        writer.iter().chain(&self.reader)
     }
 
     fn check(
@@ -223,6 +239,17 @@ impl Work for PipeWork {
     }
 }
 
+const SPINS_FOR_GOOD: &str = "an end that spins never lets the other run on its CPU where both have the same \
+    real-time priority (SCHED_FIFO, SCHED_RR); measure under another policy (chrt --other 0)";
+
+/// Whether what this thread starts goes on until it sleeps, as long as nothing more urgent is there.
+fn is_real_time() -> bool {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
+    // After the name, which may hold anything: the state is the third field, the policy the 41st (proc(5)).
+    let policy = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(41 - 3));
+    matches!(policy, Some("1" | "2"))
+}
+
 /// The slots, of a page each, that a new pipe has (PIPE_DEF_BUFFERS).
 const PIPE_SLOTS: usize = 16;
 
@@ -263,11 +290,8 @@ pub fn spawn_on(command: &mut Command, cpu: Option<usize>) -> Result<Child, Stri
     command.spawn().map_err(|error| {
         let program = Path::new(command.get_program());
         // What an end does not use of its input and outputs is /dev/null, which is opened first.
-        if error.kind() == ErrorKind::NotFound && program.exists() && !Path::new(NULL).exists() {
-            return format!(
-                "cannot open {NULL}, which {} needs; is /dev there?",
-                program.display()
-            );
+        if let Err(why) = File::options().read(true).write(true).open(NULL) {
+            return format!("cannot open {NULL}, which {} needs: {why}", program.display());
         }
         format!("cannot start {}: {error}", program.display())
     })

@@ -155,7 +155,7 @@ impl Comparison {
     /// # Errors
     /// A figure is not finite.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        Ok(write::inert(&serde_json::to_string_pretty(self)?))
+        write::json(self)
     }
 
     /// The letter by which a run is called in tables: A is the base.

@@ -94,4 +94,4 @@ pub use traced::{
     TraceAttachment, TraceConnection, TraceFile, TraceFound, TraceLost, TraceOffCpu, TraceSoftirq,
     TraceSyscall, TraceThread, TraceWakeup, Traced, TracedSchema,
 };
-pub use write::{WriteError, inert};
+pub use write::{WriteError, inert, json};

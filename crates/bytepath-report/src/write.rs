@@ -1,5 +1,6 @@
 //! A record to JSON, refusing figures that JSON would silently turn into null.
 
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::arm::{Arm, Sample};
@@ -27,7 +28,7 @@ impl Record {
         if let Some(place) = self.not_finite() {
             return Err(WriteError::NotFinite { place });
         }
-        Ok(inert(&serde_json::to_string_pretty(self)?))
+        Ok(json(self)?)
     }
 
     /// Where the first figure is that is infinite or not a number.
@@ -46,6 +47,14 @@ impl Record {
             .find(|(_, value)| !value.is_finite())
             .map(|(place, _)| place)
     }
+}
+
+/// A document as JSON, indented for people, [`inert`].
+///
+/// # Errors
+/// JSON has no word for something in it.
+pub fn json(document: &impl Serialize) -> Result<String, serde_json::Error> {
+    Ok(inert(&serde_json::to_string_pretty(document)?))
 }
 
 /// JSON with a newline at its end, and without the control characters that may stand in its strings (DEL and

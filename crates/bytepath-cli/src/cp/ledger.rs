@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
-use bytepath_report::{Copied, CopiedEntry, CopyError, EntryKind, FileName, Outcome};
+use bytepath_report::{Copied, CopiedEntry, CopyError, EntryKind, FileName, Outcome, inert};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
@@ -344,8 +344,7 @@ impl Ledger {
         (sum.seconds, sum.exit) = (kept.began.elapsed().as_secs_f64(), exit);
         sum.errors_left_out = kept.told.load(Relaxed) - errors.len() as u64;
         sum.errors = errors.into_values().collect();
-        let text = serde_json::to_string_pretty(&*sum)? + "\n";
-        document.write(text.as_bytes())
+        document.write(bytepath_report::json(&*sum)?.as_bytes())
     }
 }
 
@@ -421,9 +420,9 @@ impl Lines {
         if self.failed.is_some() {
             return;
         }
-        let written = serde_json::to_writer(&mut self.file, entry)
+        let written = serde_json::to_string(entry)
             .map_err(std::io::Error::from)
-            .and_then(|()| self.file.write_all(b"\n"));
+            .and_then(|line| self.file.write_all(inert(&line).as_bytes()));
         self.failed = written.err();
     }
 

@@ -8,7 +8,7 @@ use bytepath_explain::trace::{self, TraceError, Tracing};
 use bytepath_explain::{Looked, Watch, Whom};
 use bytepath_lab::facts;
 use bytepath_lab::program::Program;
-use bytepath_report::{Arm, Experiment, Record, Sample, SchemaName, Unit, inert, short_name};
+use bytepath_report::{Arm, Experiment, Record, Sample, SchemaName, Unit, json, short_name};
 
 use crate::output::{Output, is_stdout};
 use crate::shown::{Named, Shown};
@@ -103,7 +103,7 @@ impl Explaining {
             say(trace::shown::text(&traced, style()).trim_end());
         }
         match self.json {
-            Some(output) => output.write(inert(&serde_json::to_string_pretty(&traced)?).as_bytes()),
+            Some(output) => output.write(json(&traced)?.as_bytes()),
             None => Ok(()),
         }
     }

@@ -148,10 +148,8 @@ impl Told {
         lines.join("\n")
     }
 
-    pub(super) fn json(&self) -> anyhow::Result<Vec<u8>> {
-        let mut text = serde_json::to_vec_pretty(&self.ran)?;
-        text.push(b'\n');
-        Ok(text)
+    pub(super) fn json(&self) -> anyhow::Result<String> {
+        Ok(bytepath_report::json(&self.ran)?)
     }
 }
 

@@ -16,7 +16,8 @@ pub(super) struct Extras {
     #[arg(long)]
     pub(super) progress: bool,
     /// Let a slow output be behind by this much without holding up the others. What it has not taken
-    /// is kept in memory, which is taken as it is needed. Every byte is then read and written; without it, each output gets the bytes
+    /// is kept in memory, which is taken as it is needed, and up to three quarters of what the machine, or a
+    /// cgroup's limit, has left. Every byte is then read and written; without it, each output gets the bytes
     /// before more are read, and pipes by reference. A reader that has left ends tee once the others
     /// have taken what is kept for them
     #[arg(long, value_name = "SIZE", value_parser = values::size)]

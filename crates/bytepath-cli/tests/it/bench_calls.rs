@@ -163,12 +163,18 @@ fn a_run_that_is_ended_leaves_no_file_and_what_a_killed_one_left_goes_with_the_n
 }
 
 #[test]
-fn a_null_device_that_is_missing_is_told_and_not_the_program() {
-    if !(root() && installed("unshare")) {
-        println!("skipped: needs root and unshare");
+fn a_null_device_that_is_missing_or_refused_is_told_and_not_the_program() {
+    if !(root() && installed("unshare") && installed("setpriv")) {
+        println!("skipped: needs root, unshare and setpriv");
         return;
     }
-    let line = "unshare -m sh -c 'mount -t tmpfs none /dev && \
-                exec $bytepath bench calls --blocks 2 --time 1ms --no-store'";
-    shell(line).refused(1, &["cannot open /dev/null", "is /dev there?"]);
+    for (made, why) in
+        [("true", "No such file"), ("touch /dev/null && chmod 0 /dev/null", "denied")]
+    {
+        let line = format!(
+            "unshare -m sh -c 'mount -t tmpfs none /dev && {made} && exec setpriv --bounding-set \
+             -dac_override,-dac_read_search $bytepath bench calls --blocks 2 --time 1ms --no-store'"
+        );
+        shell(&line).refused(1, &["cannot open /dev/null", why]);
+    }
 }

@@ -625,6 +625,24 @@ fn mariadb_does_sysbenchs_transactions_whatever_takes_its_pages() {
 }
 
 #[test]
+fn the_root_of_a_namespace_of_users_is_told_of_each_arm_what_it_takes() {
+    let Some(nobody) = as_nobody() else { return };
+    let in_one = format!("{nobody}unshare -Ur ");
+    if !shell(&format!("{in_one}true")).status.success() {
+        return println!("skipped: nobody may have no namespace of users here");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .expect("ours");
+    let dir = text(folder.path());
+    let line = format!(
+        "cd {dir} && XDG_STATE_HOME={dir} {in_one}$bytepath bench swap {}",
+        SMALL.join(" ")
+    );
+    shell(&line).refused(1, &["no arm can run here", "takes root"]);
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let refused = |words: &[&str], says: &str| {
         run(&mut bytepath(&[&["bench", "swap"], words].concat())).refused(2, &[says]);

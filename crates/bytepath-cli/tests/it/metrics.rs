@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::program::{Bounded, bytepath, catches, installed, run, shell, signal_of, spawned};
+use crate::program::{Bounded, bytepath, catches, installed, root, run, shell, signal_of, spawned};
 
 /// Nothing that a test waits for takes longer.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
@@ -587,6 +587,25 @@ fn what_somebody_else_puts_there_meanwhile_is_left_as_it_is() {
         folder.path().display()
     ));
     assert!(matches!(&*done.stdout, "" | "copied\n"), "{done:?}");
+}
+
+/// Root reads everything, and so gives up the rights by which it does.
+#[test]
+fn a_page_that_its_owner_may_not_read_is_renewed_all_the_same() {
+    if !root() || !installed("setpriv") {
+        return println!("skipped: it takes root, and setpriv, to give up a right");
+    }
+    for umask in ["400", "777"] {
+        let folder = folder();
+        let done = shell(&format!(
+            "cd '{}' && (until [ -s m ]; do sleep 0.01; done; echo read) | (umask {umask}; exec setpriv \
+             --bounding-set -dac_override,-dac_read_search $bytepath cat --metrics m)",
+            folder.path().display()
+        ));
+        assert_eq!((&*done.stdout, &*done.stderr), ("read\n", ""), "{umask}");
+        let page = std::fs::read_to_string(folder.path().join("m")).expect("root reads it");
+        assert_eq!((sample(&page, "job_running", ""), moved(&page)), (Some(0.0), 5.0), "{page}");
+    }
 }
 
 #[test]

@@ -91,12 +91,12 @@ fn the_profile_is_what_the_published_schema_says_and_has_every_pair() {
 }
 
 /// A group whose memory is limited, gone on drop.
-struct Narrow(PathBuf);
+pub(crate) struct Narrow(pub(crate) PathBuf);
 
 impl Narrow {
-    fn make(bytes: usize) -> Option<Narrow> {
+    pub(crate) fn make(name: &str, bytes: usize) -> Option<Narrow> {
         let of = |folder: &str, limit: &str| {
-            let group = Narrow(Path::new(folder).join("bytepath-test-narrow-tune"));
+            let group = Narrow(Path::new(folder).join(format!("bytepath-test-narrow-{name}")));
             // One that was left is as good.
             let _ = std::fs::create_dir(&group.0);
             std::fs::write(group.0.join(limit), bytes.to_string()).ok().map(|()| group)
@@ -114,7 +114,7 @@ impl Drop for Narrow {
 
 #[test]
 fn what_there_is_no_memory_to_measure_is_left_out() {
-    let Some(group) = Narrow::make(64 << 20) else {
+    let Some(group) = Narrow::make("tune", 64 << 20) else {
         println!("skipped: no cgroup with a limit can be made here (that takes root)");
         return;
     };

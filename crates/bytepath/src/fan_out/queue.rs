@@ -4,15 +4,23 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::lockstep::BUFFER_BYTES;
+use crate::machine::memory_room;
 
 /// What a piece costs besides its bytes, so that many small ones are not free.
 const PIECE_BYTES: usize = 128;
+
+/// Nobody is out of memory for less: up to here it is not asked what there is.
+const UNASKED_BYTES: usize = 4 << 20;
+
+/// Asking takes as long as moving a few pieces: where there is no more, not before this time is over.
+const REFUSED_FOR: Duration = Duration::from_millis(200);
 
 /// Pieces in the file at the most: their list is in memory.
 const SPILLED_MAX: usize = 1 << 20;
@@ -20,7 +28,8 @@ const SPILLED_MAX: usize = 1 << 20;
 /// How far sinks may be behind the source, and where what they have not taken is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Queue<'a> {
-    /// Bytes that are kept in memory.
+    /// Bytes that are kept in memory; fewer where less than four thirds of that can be had, by the machine or
+    /// by a limit of its cgroups ([`memory_room`]).
     pub memory_bytes: usize,
     /// A file, open for reading and writing, that takes what is more than that. It is overwritten.
     pub spill: Option<BorrowedFd<'a>>,
@@ -70,6 +79,10 @@ pub(super) struct Pieces<'a> {
     /// How many pieces there were before the first of these.
     gone: u64,
     memory_bytes: usize,
+    /// So much may be in memory by what there was of it when that was asked last.
+    granted_bytes: usize,
+    /// When there was no more.
+    refused: Option<Instant>,
     spilled: usize,
     /// Where the file ends.
     spill_end: u64,
@@ -86,6 +99,8 @@ impl<'a> Pieces<'a> {
             pieces: VecDeque::new(),
             gone: 0,
             memory_bytes: 0,
+            granted_bytes: UNASKED_BYTES,
+            refused: None,
             spilled: 0,
             spill_end: 0,
             spill_end_max: getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX),
@@ -94,9 +109,22 @@ impl<'a> Pieces<'a> {
     }
 
     /// Whether a piece of so many bytes fits into memory. One always does, however large.
-    pub(super) fn fits(&self, bytes: usize) -> bool {
-        let full = self.memory_bytes + bytes + PIECE_BYTES > self.queue.memory_bytes;
+    pub(super) fn fits(&mut self, bytes: usize) -> bool {
+        let then = self.memory_bytes + bytes + PIECE_BYTES;
+        let full =
+            then > self.queue.memory_bytes || then > self.granted_bytes && !self.is_granted(then);
         self.pieces.is_empty() || !full
+    }
+
+    /// Whether so much may be in memory, by what there is of it now.
+    fn is_granted(&mut self, bytes: usize) -> bool {
+        if self.refused.is_some_and(|refused| refused.elapsed() < REFUSED_FOR) {
+            return false;
+        }
+        self.granted_bytes = granted(self.memory_bytes, memory_room().bytes);
+        let is_granted = bytes <= self.granted_bytes;
+        self.refused = (!is_granted).then(Instant::now);
+        is_granted
     }
 
     /// Puts a copy of a piece behind all others, in memory; whether there was any left for it.
@@ -200,6 +228,10 @@ impl<'a> Pieces<'a> {
                 self.give_back(at, bytes);
             }
         }
+        if self.pieces.is_empty() {
+            // By the time that it grows again, others may have what there was.
+            self.granted_bytes = UNASKED_BYTES;
+        }
     }
 
     /// Gives a file system its blocks back, as well as it can.
@@ -214,6 +246,14 @@ impl<'a> Pieces<'a> {
             let _ = fallocate(file, hole, at, bytes as u64);
         }
     }
+}
+
+/// How much may be in memory where some is, and there is room for more. A quarter of both stays for others,
+/// and to be asked again before the rest is used up, as others take of it too.
+fn granted(held: usize, room: u64) -> usize {
+    let all = room.saturating_add(held as u64);
+    let more = (all - all / 4).saturating_sub(held as u64) / 2;
+    held.saturating_add(usize::try_from(more).unwrap_or(usize::MAX))
 }
 
 fn write_all_at(file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), Errno> {
@@ -249,6 +289,17 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
+
+    #[test]
+    fn a_quarter_of_what_there_is_stays_however_often_it_is_asked() {
+        let (all, mut held, mut asked) = (40 << 20, 0, 0);
+        while let more @ 1.. = granted(held, (all - held) as u64) - held {
+            (held, asked) = (held + more, asked + 1);
+        }
+        assert!(held <= all / 4 * 3 && held > all / 4 * 3 - 4 && asked < 30, "{held} {asked}");
+        assert_eq!(granted(9, 0), 9);
+        assert_eq!(granted(0, u64::MAX), 3 << 61);
+    }
 
     fn pieces(memory_bytes: usize, spill: Option<BorrowedFd<'_>>) -> Pieces<'_> {
         Pieces::new(Queue { memory_bytes, spill }, 2)

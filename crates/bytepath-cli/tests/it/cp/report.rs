@@ -88,6 +88,18 @@ fn nothing_is_written_over_what_is_copied() {
 }
 
 #[test]
+fn no_name_commands_a_terminal_through_the_document() {
+    for options in ["--json -", "--json-files -", "--json - --json-files lines"] {
+        let done = in_folder(&format!(
+            "mkdir d; name=$(printf 'a\\302\\233\\177b'); cp large $name; \
+             $bytepath cp {options} $name missing$name d 2>said; cat lines 2>/dev/null"
+        ));
+        assert!(done.stdout.contains("a\\u009b\\u007fb"), "{options}: {done:?}");
+        assert!(!done.stdout.contains(['\u{9b}', '\x7f']), "{options}: {done:?}");
+    }
+}
+
+#[test]
 fn what_went_wrong_is_in_the_document() {
     let done = in_folder("$bytepath cp --json - large missing large/x . new");
     let told = document(&done.stdout);

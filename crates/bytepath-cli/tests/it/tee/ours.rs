@@ -17,6 +17,7 @@ use crate::calls::may_trace;
 use crate::program::{
     BYTEPATH, Bounded, HANGS_AFTER, bytepath, installed, root, run, shell, signal_of, spawned,
 };
+use crate::tune::Narrow;
 
 /// A pipe: its reading end, its writing end.
 fn pipe() -> (OwnedFd, OwnedFd) {
@@ -232,6 +233,24 @@ fn a_queue_for_which_there_is_no_memory_is_a_full_one() {
     // It ends by its reader that left.
     assert_eq!(signal_of(&tee.done()), Some(rustix::process::Signal::PIPE.as_raw()));
     drains.join().expect("a thread").expect("it can be read");
+}
+
+#[test]
+fn a_queue_leaves_a_group_some_of_the_memory_that_it_may_have() {
+    let Some(group) = Narrow::make("tee", 40 << 20) else {
+        return println!("skipped: no cgroup with a limit can be made here (that takes root)");
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let done = shell(&format!(
+        "cd {} && mkfifo f && >said && echo 0 >{}/cgroup.procs && {{ \
+         (exec <f; until grep -q 'is full' said; do sleep 0.01; done; wc -c >slow) & \
+         head -c 100M /dev/zero | $bytepath tee --queue 200M f 2>said | wc -c; wait; cat slow said; }}",
+        folder.path().display(),
+        group.0.display()
+    ));
+    let said =
+        done.stdout.strip_prefix("104857600\n104857600\ntee: f: ").expect("all of it, twice");
+    assert!(said.contains("the queue is full (the limit in /sys/fs/cgroup/"), "{done:?}");
 }
 
 #[test]
@@ -458,6 +477,14 @@ fn without_a_thread_for_the_checksum_the_bytes_go_on() {
                 a checksum, which a higher limit of processes (ulimit -u) allows\n";
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("1\n2\n3\n", said));
     assert_eq!(done.status.code(), Some(1), "{done:?}");
+}
+
+#[test]
+fn a_checksum_that_nobody_can_hear_is_told_by_the_exit_code() {
+    for to in [">/dev/full", ">&-"] {
+        let done = shell(&format!("seq 3 | $bytepath tee --hash xxh3 2{to}; echo $?"));
+        assert_eq!(done.stdout, "1\n2\n3\n1\n", "{to}");
+    }
 }
 
 #[test]

@@ -211,6 +211,8 @@ class Queue(Closing, Generic[_T]):
         """Puts an object, for event loops. A task that is cancelled meanwhile has put nothing."""
         import asyncio
 
+        if monotonic() > self._readers.turn_ends:
+            await self._readers.let_others_run()
         if (pool := self._pool) is not None:
             packed = dumps(obj)
             while not self._put_into_pool(pool, packed, 0.0):
@@ -305,6 +307,8 @@ class Queue(Closing, Generic[_T]):
         if self._pool is not None:
             import asyncio
 
+            if monotonic() > self._readers.turn_ends:
+                await self._readers.let_others_run()
             while True:
                 try:
                     return self.get(False)
@@ -312,8 +316,7 @@ class Queue(Closing, Generic[_T]):
                     # No descriptor tells who is the first to take one.
                     await asyncio.sleep(MOMENT_S)
         inbox = self._inbox or self._get_first()
-        undone = self._counted_by()
-        obj: _T = loads(*await until(lambda: inbox.receive(0.0, undone), inbox, self._readers))
+        obj: _T = loads(*await until(inbox, self._readers, inbox.receive, 0.0, self._counted_by()))
         return obj
 
     def _get_first(self) -> _bytepath.Inbox:

@@ -48,7 +48,7 @@ class TreeCopied:
         for route, count in told["routes"].items():
             routes[route] = routes.get(route, 0) + count
         names = ("files", "directories", "links", "bytes", "seconds")
-        return TreeCopied(*(getattr(self, name) + told[name] for name in names), routes)
+        return TreeCopied(**{name: getattr(self, name) + told[name] for name in names}, routes=routes)
 
     def __str__(self) -> str:
         return f"{self.files} files in {self.directories} directories, {self.bytes} bytes"

@@ -341,6 +341,7 @@ class Queue(Closing, Generic[_T]):
     def _listener_again(self) -> _bytepath.Held:
         with self._copying:
             self._check_open()
+            assert self._listener is not None
             return self._listener.again()
 
     def _claim(self, board: _bytepath.Board, inbox: _bytepath.Inbox) -> None:
@@ -511,8 +512,8 @@ def _shared(
     kind: type[Queue[Any]], board: Any, memory: Any, put: Any, take: Any, maxsize: int, capacity: int
 ) -> Queue[Any]:
     queue = kind.__new__(kind)
-    fds = [_bytepath.Held(fd.detach) for fd in (memory, put, take)]
-    pool = _bytepath.Pool.from_fds(*fds, capacity)
+    memory, put, take = (_bytepath.Held(fd.detach) for fd in (memory, put, take))
+    pool = _bytepath.Pool.from_fds(memory, put, take, capacity)
     board = _bytepath.Board.from_fd(_bytepath.Held(board.detach))
     queue._begin("", None, board, maxsize, capacity, RING_BYTES, pool)
     keep_account_of(queue)

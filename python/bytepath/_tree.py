@@ -313,7 +313,8 @@ class _Each:
     def _as_told(self, source: Any, destination: str, why: str) -> dict[str, Any]:
         source = os.fspath(source)
         number = self._numbers.get((source, destination))
-        return _as_told(OSError(number, str(why)), source, destination)
+        # The error of the whole says the number, too.
+        return _as_told(OSError(number, str(why).removeprefix(f"[Errno {number}] ")), source, destination)
 
 
 def _as_told(error: OSError, source: str | None, destination: str | None) -> dict[str, Any]:

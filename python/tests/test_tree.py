@@ -204,8 +204,9 @@ def test_a_function_copies_each_file(tree, tmp_path):
     with pytest.raises(bytepath.TreeError, match="not this one") as raised:
         ignore = shutil.ignore_patterns("file 5")
         bytepath.copytree(tree, tmp_path / "new", False, ignore, function)
-    assert raised.value.errno == 13
+    assert (raised.value.errno, str(raised.value)) == (13, "[Errno 13] not this one")
     assert [e["source"] for e in raised.value.errors] == [str(tree / "deep" / "file 4")]
+    assert [e["message"] for e in raised.value.errors] == ["not this one"]
     assert len(called) == 51 and all(type(name) is str for name in called)
     assert not (tmp_path / "new" / "deep" / "file 5").exists()
     assert (tmp_path / "new" / "deep" / "file 6").stat().st_size == 6000

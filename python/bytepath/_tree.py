@@ -91,18 +91,17 @@ def copytree(
     if by_function and (route is not None or profile is not None):
         raise ValueError("route and profile are for the engine: copy_function would not see them")
     check_route_and_profile(route, profile)
-    if not by_function:
-        # Where it is missing, that is said before anything is made.
-        program()
-    sifted = Sifted()
-    if not by_function and (ignore is not None or ignore_dangling_symlinks):
-        sifted = sift(source, ignore, symlinks, ignore_dangling_symlinks)
-    if not by_function and not sifted.folders and _is_within(destination, source):
-        text = f"cannot copy a directory, {source!r}, into itself, {destination!r}"
-        raise _error([_as_told(OSError(errno.EINVAL, text), source, destination)])
     if by_function:
         each = _Each(copy_function, ignore, symlinks)
         return each.copytree(source, destination, ignore_dangling_symlinks, dirs_exist_ok)
+    # Where it is missing, that is said before anything is made.
+    program()
+    if ignore is None and _is_within(destination, source):
+        text = f"cannot copy a directory, {source!r}, into itself, {destination!r}"
+        raise _error([_as_told(OSError(errno.EINVAL, text), source, destination)])
+    sifted = Sifted()
+    if ignore is not None or ignore_dangling_symlinks:
+        sifted = sift(source, destination, ignore, symlinks, ignore_dangling_symlinks)
     # Here, so that what it raises is what shutil's raises. The command gives it the mode of the source at the end.
     os.makedirs(destination, 0o700, exist_ok=dirs_exist_ok)
     arguments: list[Any] = ["cp", "--recursive", "--json", "-", "--json-errors", str(sys.maxsize)]

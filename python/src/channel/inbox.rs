@@ -468,7 +468,7 @@ impl State {
             Ok(offer) => return self.take_offer(offer, account),
             // Whoever has used its end and closes it says so.
             Err(ChannelError::HungUp) if was_used => {
-                self.lost.push_back(ChannelError::Gone { passed: 0 });
+                self.lost.push_back(ChannelError::Gone { passed: None });
             }
             Err(error) => self.keep(Err(error), account),
         }

@@ -371,7 +371,7 @@ class Queue(Closing, Generic[_T]):
         inbox = self._inbox
         if inbox is None:
             return self.qsize() == 0
-        return not self._readers.looked(inbox, inbox.poll, 0.0)
+        return not self._readers.looked(inbox, inbox.holds_message)
 
     def full(self) -> bool:
         """Whether `maxsize` objects are in it now, or there is no room, in the ring or within `capacity`, for one more

@@ -1002,3 +1002,22 @@ def test_one_who_puts_beside_as_many_as_can_is_told_so_and_does_not_wait():
     child.join()
     here.send(None)
     closes.join()
+
+
+def test_a_queue_whose_sender_was_killed_is_empty_once_all_is_got():
+    queue = bytepath.Queue()
+    child = fork().Process(target=work.put_then_die, args=(queue, 2))
+    child.start()
+    child.join()
+    got = [queue.get(timeout=30)[0] for _ in range(2)]
+    assert got == [0, 1]
+    # There is only its death to be told.
+    wait_until(queue.watch)
+    assert queue.empty() and queue.empty()
+    with pytest.raises(bytepath.PeerGone) as raised:
+        queue.get(timeout=30)
+    # What went through the ring is no figure of what went.
+    assert str(raised.value) == "the other end is gone without a last word: it was ended, or gave up"
+    queue.put(3)
+    wait_until(lambda: not queue.empty())
+    assert queue.get(timeout=30) == 3 and queue.empty()

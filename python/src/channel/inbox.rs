@@ -178,6 +178,12 @@ impl Inbox {
         Ok(self.waited(py, Deadline::after(timeout))?.is_some())
     }
 
+    /// Whether there is a message, which an end is not.
+    fn holds_message(&self, py: Python<'_>) -> PyResult<bool> {
+        let found = self.state().find(&self.events);
+        Ok(matches!(found.map_err(|error| error(py))?, Found::Message))
+    }
+
     /// Whether a thread waits in it for something.
     fn is_waited_in(&self) -> bool {
         self.waiting.load(SeqCst) > 0

@@ -529,10 +529,8 @@ class JoinableQueue(Queue[_T]):
 
     def task_done(self) -> None:
         """Tells that the work on an object that was got is done."""
-        board = self._counts()
-        if board.undone() <= 0:
+        if not self._counts().tell_done():
             raise ValueError("task_done() called too many times")
-        board.add_undone(-1)
 
     def join(self, timeout: float | None = None) -> bool:
         """Waits until all objects that were put are told to be done; False where the time was over first."""

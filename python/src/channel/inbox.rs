@@ -306,7 +306,7 @@ impl Inbox {
             let Buffers::Message(mut message) = received else { return None };
             // First, so that it is either inside or to be done at every moment.
             if let Some(board) = undone {
-                board.add_undone(1);
+                board.add_undone();
             }
             if let Some((board, account)) = state.board.as_ref().zip(account) {
                 board.get().has_got(account);
@@ -342,7 +342,7 @@ impl Inbox {
         });
         if let (Err(_), Some(board)) = (&objects, undone) {
             // Nobody gets it, to say that it is done.
-            board.add_undone(-1);
+            board.tell_done();
         }
         objects.map(Some)
     }

@@ -139,6 +139,8 @@ class Queue(Closing, Generic[_T]):
     ) -> None:
         self._address = address
         self._pool = pool
+        # How many were in that when it was closed.
+        self._left = 0
         self._listener = listener
         self._board = board
         self._maxsize = min(max(maxsize, 0), _NO_LIMIT)
@@ -357,17 +359,16 @@ class Queue(Closing, Generic[_T]):
     # ---- what is in it -------------------------------------------------------------------------
 
     def qsize(self) -> int:
-        """About how many objects are in it. NotImplementedError for queues at an address."""
+        """About how many objects are in it, or, after it was closed where many get, were in it then. NotImplementedError
+        for queues at an address."""
         if self._board is None:
             raise NotImplementedError("how much is in a queue at an address is not told")
         if (pool := self._pool) is not None:
             return pool.count()
-        if not self._address:
-            self._check_open()
-        return self._board.inside()
+        return self._board.inside() if self._address else self._left
 
     def empty(self) -> bool:
-        """Whether nothing is in it now."""
+        """Whether nothing is in it now. That a process is gone, which `get` is to raise, is nothing."""
         inbox = self._inbox
         if inbox is None:
             return self.qsize() == 0
@@ -414,6 +415,8 @@ class Queue(Closing, Generic[_T]):
         self._closed = True
         self._let_go()
         self._readers.end()
+        if (pool := self._pool) is not None:
+            self._left = pool.count()
         self._pool = None
         with self._copying:
             listener, self._listener = self._listener, None

@@ -1102,3 +1102,14 @@ def test_what_was_told_to_be_done_and_is_lost_is_not_counted_against_what_comes(
         with contextlib.suppress(bytepath.PeerGone):
             tasks.put("comes")
     assert tasks.get(timeout=30) == "comes" and not tasks.join(0)
+
+
+@pytest.mark.parametrize("receivers", ["one", "many"])
+def test_how_much_was_in_a_queue_is_told_after_it_was_closed(receivers):
+    queue = bytepath.Queue(receivers=receivers)
+    queue.put(1)
+    queue.close()
+    assert (queue.qsize(), queue.empty(), queue.full()) == (1, False, False)
+    for use in (queue.get, lambda: queue.put(2)):
+        with pytest.raises(ValueError, match="closed"):
+            use()

@@ -318,7 +318,14 @@ class Queue(Closing, Generic[_T]):
                     # No descriptor tells who is the first to take one.
                     await asyncio.sleep(MOMENT_S)
         inbox = self._inbox or self._get_first()
-        obj: _T = loads(*await until(inbox, self._readers, inbox.receive, 0.0, self._counted_by()))
+        readers, undone = self._readers, self._counted_by()
+        if monotonic() > readers.turn_ends:
+            await readers.let_others_run()
+        # What is there already costs no other coroutine.
+        message = readers.looked_to_wait(inbox, inbox.receive, 0.0, undone)
+        if message is None:
+            message = await until(inbox, readers, inbox.receive, 0.0, undone)
+        obj: _T = loads(*message)
         return obj
 
     def _get_first(self) -> _bytepath.Inbox:

@@ -161,9 +161,9 @@ def copy(
             # what it held.
             ends.empty_sink()
             parts = _deliver_ahead(opened_source, ends.sink, asked, tell)
-            asked["before"] = sum(part.bytes for part in parts)
+            asked["before"] = before = sum(part.bytes for part in parts)
             if given is not None:
-                asked["limit"] = given - asked["before"]
+                asked["limit"] = given - before
             parts.append(_bytepath.move_bytes(ends.source, ends.sink, asked, tell))
         if verify:
             ends.verify(parts[-1].bytes)

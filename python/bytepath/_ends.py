@@ -348,7 +348,8 @@ def _flush_within(file: Any, descriptor: int, patience: float | None) -> None:
     with nullcontext() if patience is None else _replaced(file.raw, "write", write):
         while True:
             try:
-                return file.flush()
+                file.flush()
+                return
             except BlockingIOError:
                 wait()
 

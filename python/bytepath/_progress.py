@@ -47,8 +47,8 @@ def teller(
         return
     total = known()
     if progress is True:
-        with _tqdm(total) as bar:
-            yield _mover(bar)
+        with _tqdm(total) as own:
+            yield _mover(own)
     elif _is_bar(progress):
         bar: Any = progress
         if bar.total is None:

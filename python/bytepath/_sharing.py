@@ -11,6 +11,7 @@ from multiprocessing import parent_process, util
 from operator import index
 from threading import RLock, Thread, current_thread, main_thread
 from threading import enumerate as enumerate_threads
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bytepath import _bytepath
@@ -26,6 +27,8 @@ RING_BYTES_MOST = 64 << 20
 CAPACITY = 256 << 20
 # Between two looks of an event loop at what no descriptor tells.
 MOMENT_S = 0.002
+# A task that finds something each time lets the others of its event loop run after so long.
+_TURN_S = 0.005
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
 _exits_in = 0
@@ -172,6 +175,8 @@ class Readers:
         # A task that nobody knows of any more ends, and so is removed, wherever Python collects it: also in the
         # middle of what is below.
         self._lock = RLock()
+        # When a task that looks again is to `let_others_run` first, by `monotonic`.
+        self.turn_ends = 0.0
 
     def count(self) -> int:
         """How many tasks wait."""
@@ -201,6 +206,14 @@ class Readers:
             return False
         finally:
             self._remove(loop, end, future)
+
+    async def let_others_run(self) -> None:
+        """What is there is had without waiting: where there is always something, no other task would run, nor a timeout
+        end this one. It may be cancelled here, and so has taken nothing yet."""
+        import asyncio
+
+        await asyncio.sleep(0)
+        self.turn_ends = monotonic() + _TURN_S
 
     def looked(self, end: Any, look: Callable[..., Any], *arguments: Any) -> Any:
         """What a look at an end finds. Whoever looks may have taken the wake-up of those who wait, and takes back
@@ -309,12 +322,14 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-async def until(look: Callable[[], Any], end: Any, readers: Readers) -> Any:
+async def until(end: Any, readers: Readers, look: Callable[..., Any], *arguments: Any) -> Any:
     """What `look` finds at an end, once it is not None. Nothing is taken before it is returned, so that a
     task that is cancelled loses nothing."""
+    if monotonic() > readers.turn_ends:
+        await readers.let_others_run()
     in_vain = False
     while True:
-        found = readers.looked_to_wait(end, look)
+        found = readers.looked_to_wait(end, look, *arguments)
         if found is not None:
             return found
         if not _bytepath.gives_back_later():

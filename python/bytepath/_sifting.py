@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 #: Called with a directory and the names in it; gives those that are left out.
 Ignore = Callable[[str, list[str]], Iterable[str]]
@@ -14,21 +16,22 @@ Ignore = Callable[[str, list[str]], Iterable[str]]
 class Sifted:
     """A tree as it is to be copied; names are relative to its top."""
 
-    #: Directories that something somewhere within is left out of, each before those within it; none where
-    #: the tree is copied whole.
+    #: Directories that something somewhere within is left out of, or that the destination is in, each before those within
+    #: it; none where the tree is copied whole.
     folders: list[str] = field(default_factory=list)
     #: What of them is copied, whole: files, links, and directories that nothing is left out of. In each list
     #: no two are the same, as they are where links lead to one directory: `cp` takes only the first of these.
     parts: list[list[str]] = field(default_factory=list)
 
 
-def sift(source: str, ignore: Ignore | None, symlinks: bool, ignore_dangling: bool) -> Sifted:
-    """Asks `ignore` about every directory of a tree.
+def sift(source: str, destination: str, ignore: Ignore | None, symlinks: bool, ignore_dangling: bool) -> Sifted:
+    """Asks `ignore` about every directory of a tree, before the destination is made, which may be within it.
 
     With `ignore_dangling`, links to nothing are left out as well, unless `symlinks` are kept as such.
     What cannot be listed is a part: copying it will say why.
     """
     walk = _Walk(ignore, symlinks, ignore_dangling and not symlinks)
+    walk.take_apart(Path(os.path.realpath(destination)).parents)
     walk.is_whole(source, "", frozenset())
     # A name is shorter than those that begin with it, and so comes first.
     walk.sifted.folders.sort()
@@ -40,6 +43,14 @@ class _Walk:
         self._ignore, self._symlinks, self._ignore_dangling = ignore, symlinks, ignore_dangling
         self.sifted = Sifted()
         self._met: dict[tuple[int, int], int] = {}
+        self._apart: set[tuple[int, int]] = set()
+
+    def take_apart(self, folders: Iterable[Path]) -> None:
+        """Has these, as far as they are there, not be copied whole: what is made in them meanwhile is none of the tree."""
+        for folder in folders:
+            with suppress(OSError):
+                here = os.stat(folder)
+                self._apart.add((here.st_dev, here.st_ino))
 
     def is_whole(self, folder: str, below: str, above: frozenset[tuple[int, int]]) -> bool:
         """Whether nothing is left out of this directory; else its parts have been taken note of."""
@@ -57,7 +68,7 @@ class _Walk:
         if self._ignore is not None:
             left_out.update(self._ignore(folder, [entry.name for entry in entries]))
         kept = [e for e in entries if e.name not in left_out and not self._dangles(e)]
-        whole = len(kept) == len(entries)
+        whole = len(kept) == len(entries) and (here.st_dev, here.st_ino) not in self._apart
         parts = []
         for entry in kept:
             inside = os.path.join(below, entry.name)

@@ -48,7 +48,7 @@ class TreeCopied:
         for route, count in told["routes"].items():
             routes[route] = routes.get(route, 0) + count
         names = ("files", "directories", "links", "bytes", "seconds")
-        return TreeCopied(*(getattr(self, name) + told[name] for name in names), routes)
+        return TreeCopied(**{name: getattr(self, name) + told[name] for name in names}, routes=routes)
 
     def __str__(self) -> str:
         return f"{self.files} files in {self.directories} directories, {self.bytes} bytes"
@@ -91,18 +91,17 @@ def copytree(
     if by_function and (route is not None or profile is not None):
         raise ValueError("route and profile are for the engine: copy_function would not see them")
     check_route_and_profile(route, profile)
-    if not by_function:
-        # Where it is missing, that is said before anything is made.
-        program()
-    sifted = Sifted()
-    if not by_function and (ignore is not None or ignore_dangling_symlinks):
-        sifted = sift(source, ignore, symlinks, ignore_dangling_symlinks)
-    if not by_function and not sifted.folders and _is_within(destination, source):
-        text = f"cannot copy a directory, {source!r}, into itself, {destination!r}"
-        raise _error([_as_told(OSError(errno.EINVAL, text), source, destination)])
     if by_function:
         each = _Each(copy_function, ignore, symlinks)
         return each.copytree(source, destination, ignore_dangling_symlinks, dirs_exist_ok)
+    # Where it is missing, that is said before anything is made.
+    program()
+    if ignore is None and _is_within(destination, source):
+        text = f"cannot copy a directory, {source!r}, into itself, {destination!r}"
+        raise _error([_as_told(OSError(errno.EINVAL, text), source, destination)])
+    sifted = Sifted()
+    if ignore is not None or ignore_dangling_symlinks:
+        sifted = sift(source, destination, ignore, symlinks, ignore_dangling_symlinks)
     # Here, so that what it raises is what shutil's raises. The command gives it the mode of the source at the end.
     os.makedirs(destination, 0o700, exist_ok=dirs_exist_ok)
     arguments: list[Any] = ["cp", "--recursive", "--json", "-", "--json-errors", str(sys.maxsize)]
@@ -313,7 +312,8 @@ class _Each:
     def _as_told(self, source: Any, destination: str, why: str) -> dict[str, Any]:
         source = os.fspath(source)
         number = self._numbers.get((source, destination))
-        return _as_told(OSError(number, str(why)), source, destination)
+        # The error of the whole says the number, too.
+        return _as_told(OSError(number, str(why).removeprefix(f"[Errno {number}] ")), source, destination)
 
 
 def _as_told(error: OSError, source: str | None, destination: str | None) -> dict[str, Any]:

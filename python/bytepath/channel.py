@@ -315,13 +315,13 @@ class AsyncChannel:
         channel = self._channel
         outbox = channel._outbox or channel._send_first()
         pickle, buffers = dumps(obj)
-        await until(lambda: outbox.send(pickle, buffers, 0.0) or None, outbox, channel._readers)
+        await until(outbox, channel._readers, lambda: outbox.send(pickle, buffers, 0.0) or None)
 
     async def recv(self) -> Any:
         """Receives the next object, when it comes."""
         channel = self._channel
         inbox = channel._inbox or channel._receive_first()
-        message = await until(lambda: inbox.receive(0.0), inbox, channel._readers)
+        message = await until(inbox, channel._readers, inbox.receive, 0.0)
         return loads(*message)
 
     def close(self) -> None:

@@ -139,6 +139,8 @@ class Queue(Closing, Generic[_T]):
     ) -> None:
         self._address = address
         self._pool = pool
+        # How many were in that when it was closed.
+        self._left = 0
         self._listener = listener
         self._board = board
         self._maxsize = min(max(maxsize, 0), _NO_LIMIT)
@@ -211,6 +213,8 @@ class Queue(Closing, Generic[_T]):
         """Puts an object, for event loops. A task that is cancelled meanwhile has put nothing."""
         import asyncio
 
+        if monotonic() > self._readers.turn_ends:
+            await self._readers.let_others_run()
         if (pool := self._pool) is not None:
             packed = dumps(obj)
             while not self._put_into_pool(pool, packed, 0.0):
@@ -305,6 +309,8 @@ class Queue(Closing, Generic[_T]):
         if self._pool is not None:
             import asyncio
 
+            if monotonic() > self._readers.turn_ends:
+                await self._readers.let_others_run()
             while True:
                 try:
                     return self.get(False)
@@ -312,8 +318,14 @@ class Queue(Closing, Generic[_T]):
                     # No descriptor tells who is the first to take one.
                     await asyncio.sleep(MOMENT_S)
         inbox = self._inbox or self._get_first()
-        undone = self._counted_by()
-        obj: _T = loads(*await until(lambda: inbox.receive(0.0, undone), inbox, self._readers))
+        readers, undone = self._readers, self._counted_by()
+        if monotonic() > readers.turn_ends:
+            await readers.let_others_run()
+        # What is there already costs no other coroutine.
+        message = readers.looked_to_wait(inbox, inbox.receive, 0.0, undone)
+        if message is None:
+            message = await until(inbox, readers, inbox.receive, 0.0, undone)
+        obj: _T = loads(*message)
         return obj
 
     def _get_first(self) -> _bytepath.Inbox:
@@ -338,6 +350,7 @@ class Queue(Closing, Generic[_T]):
     def _listener_again(self) -> _bytepath.Held:
         with self._copying:
             self._check_open()
+            assert self._listener is not None
             return self._listener.again()
 
     def _claim(self, board: _bytepath.Board, inbox: _bytepath.Inbox) -> None:
@@ -353,21 +366,20 @@ class Queue(Closing, Generic[_T]):
     # ---- what is in it -------------------------------------------------------------------------
 
     def qsize(self) -> int:
-        """About how many objects are in it. NotImplementedError for queues at an address."""
+        """About how many objects are in it, or, after it was closed where many get, were in it then. NotImplementedError
+        for queues at an address."""
         if self._board is None:
             raise NotImplementedError("how much is in a queue at an address is not told")
         if (pool := self._pool) is not None:
             return pool.count()
-        if not self._address:
-            self._check_open()
-        return self._board.inside()
+        return self._board.inside() if self._address else self._left
 
     def empty(self) -> bool:
-        """Whether nothing is in it now."""
+        """Whether nothing is in it now. That a process is gone, which `get` is to raise, is nothing."""
         inbox = self._inbox
         if inbox is None:
             return self.qsize() == 0
-        return not self._readers.looked(inbox, inbox.poll, 0.0)
+        return not self._readers.looked(inbox, inbox.holds_message)
 
     def full(self) -> bool:
         """Whether `maxsize` objects are in it now, or there is no room, in the ring or within `capacity`, for one more
@@ -410,6 +422,8 @@ class Queue(Closing, Generic[_T]):
         self._closed = True
         self._let_go()
         self._readers.end()
+        if (pool := self._pool) is not None:
+            self._left = pool.count()
         self._pool = None
         with self._copying:
             listener, self._listener = self._listener, None
@@ -508,8 +522,8 @@ def _shared(
     kind: type[Queue[Any]], board: Any, memory: Any, put: Any, take: Any, maxsize: int, capacity: int
 ) -> Queue[Any]:
     queue = kind.__new__(kind)
-    fds = [_bytepath.Held(fd.detach) for fd in (memory, put, take)]
-    pool = _bytepath.Pool.from_fds(*fds, capacity)
+    memory, put, take = (_bytepath.Held(fd.detach) for fd in (memory, put, take))
+    pool = _bytepath.Pool.from_fds(memory, put, take, capacity)
     board = _bytepath.Board.from_fd(_bytepath.Held(board.detach))
     queue._begin("", None, board, maxsize, capacity, RING_BYTES, pool)
     keep_account_of(queue)
@@ -525,10 +539,8 @@ class JoinableQueue(Queue[_T]):
 
     def task_done(self) -> None:
         """Tells that the work on an object that was got is done."""
-        board = self._counts()
-        if board.undone() <= 0:
+        if not self._counts().tell_done():
             raise ValueError("task_done() called too many times")
-        board.add_undone(-1)
 
     def join(self, timeout: float | None = None) -> bool:
         """Waits until all objects that were put are told to be done; False where the time was over first."""

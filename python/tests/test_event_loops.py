@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import bytepath
+from bytepath import _sharing
 
 LONG_S = 30
 
@@ -514,3 +515,50 @@ asyncio.run(send(*ends))
 def test_a_loop_goes_on_while_a_task_waits_for_what_nobody_tells_of(python, what):
     done = python(WAITS_WHILE_TOO_MUCH_IS_UNDER_WAY, what)
     assert (done.stdout, done.stderr) == ("waited\n", ""), done
+
+
+@pytest.mark.parametrize("way", ["get", "get of many", "recv", "put", "put of many", "send"])
+def test_other_tasks_run_while_there_is_always_something(monkeypatch, way):
+    # Each look is a turn.
+    monkeypatch.setattr(_sharing, "_TURN_S", -1.0)
+    queue = bytepath.Queue(receivers="many" if way.endswith("many") else "one")
+    here, there = bytepath.Channel.pair()
+    if way.startswith("get"):
+        look, left = queue.get_async, lambda: queue.get(timeout=LONG_S)
+    elif way == "recv":
+        look, left = there.aio.recv, lambda: there.recv(LONG_S)
+    elif way.startswith("put"):
+        look, left = lambda: queue.put_async("more"), lambda: queue.get(timeout=LONG_S)
+    else:
+        look, left = lambda: here.aio.send("more"), lambda: there.recv(LONG_S)
+    for value in range(11):
+        (here.send if way in ("recv", "send") else queue.put)(value)
+
+    async def main() -> None:
+        ran = 0
+
+        async def run() -> None:
+            nonlocal ran
+            while True:
+                ran += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.ensure_future(run())
+        for _ in range(10):
+            await look()
+        assert ran >= 9
+        # One that is cancelled while they run has taken, and put, nothing.
+        cancelled = asyncio.ensure_future(look())
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await cancelled
+        assert cancelled.cancelled()
+        other.cancel()
+
+    asyncio.run(main())
+    if way.split()[0] in ("get", "recv"):
+        assert left() == 10
+    else:
+        assert [left() for _ in range(21)] == [*range(11), *["more"] * 10]
+        assert queue.empty() and not there.poll()

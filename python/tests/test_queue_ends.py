@@ -1002,3 +1002,114 @@ def test_one_who_puts_beside_as_many_as_can_is_told_so_and_does_not_wait():
     child.join()
     here.send(None)
     closes.join()
+
+
+def test_a_queue_whose_sender_was_killed_is_empty_once_all_is_got():
+    queue = bytepath.Queue()
+    child = fork().Process(target=work.put_then_die, args=(queue, 2))
+    child.start()
+    child.join()
+    got = [queue.get(timeout=30)[0] for _ in range(2)]
+    assert got == [0, 1]
+    # There is only its death to be told.
+    wait_until(queue.watch)
+    assert queue.empty() and queue.empty()
+    with pytest.raises(bytepath.PeerGone) as raised:
+        queue.get(timeout=30)
+    # What went through the ring is no figure of what went.
+    assert str(raised.value) == "the other end is gone without a last word: it was ended, or gave up"
+    queue.put(3)
+    wait_until(lambda: not queue.empty())
+    assert queue.get(timeout=30) == 3 and queue.empty()
+
+
+@pytest.mark.parametrize("receivers", ["one", "many"])
+def test_one_object_is_told_to_be_done_once_by_whoever_of_two_processes_is_first(receivers):
+    tasks, rounds = bytepath.JoinableQueue(receivers=receivers), 3000
+    # The round that is on, and how many times something was told and refused in the other process.
+    at, told, refused = (fork().RawValue("i", 0) for _ in range(3))
+
+    def wait_for(is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            os.sched_yield()
+
+    def tell_done() -> None:
+        for number in range(1, rounds + 1):
+            wait_for(lambda number=number: at.value == number)
+            try:
+                tasks.task_done()
+                told.value += 1
+            except ValueError:
+                refused.value += 1
+
+    child = fork().Process(target=tell_done, daemon=True)
+    child.start()
+    for number in range(1, rounds + 1):
+        tasks.put(None)
+        tasks.get(timeout=30)
+        before = told.value
+        at.value = number
+        try:
+            tasks.task_done()
+            ours = 1
+        except ValueError:
+            ours = 0
+        wait_for(lambda number=number: told.value + refused.value == number)
+        assert told.value - before + ours == 1
+        assert tasks.join(0)
+    child.join()
+
+
+@pytest.mark.parametrize("receivers", ["one", "many", "of multiprocessing"])
+def test_an_object_may_be_told_to_be_done_before_it_is_got(receivers):
+    if receivers == "of multiprocessing":
+        tasks = fork().JoinableQueue()
+    else:
+        tasks = bytepath.JoinableQueue(receivers=receivers)
+    tasks.put("first")
+    tasks.task_done()
+    with pytest.raises(ValueError, match="too many times"):
+        tasks.task_done()
+    tasks.join()
+    assert tasks.get(timeout=30) == "first"
+    with pytest.raises(ValueError, match="too many times"):
+        tasks.task_done()
+    tasks.put("second")
+    if receivers != "of multiprocessing":
+        assert not tasks.join(0)
+    assert tasks.get(timeout=30) == "second"
+    if receivers != "of multiprocessing":
+        assert not tasks.join(0)
+    tasks.task_done()
+    tasks.join()
+
+
+def test_what_was_told_to_be_done_and_is_lost_is_not_counted_against_what_comes():
+    tasks = bytepath.JoinableQueue()
+    tasks.put("lost")
+
+    def tell_and_close() -> None:
+        tasks.empty()
+        tasks.watch()
+        tasks.task_done()
+        tasks.close()
+
+    child = fork().Process(target=tell_and_close)
+    child.start()
+    child.join()
+    assert child.exitcode == 0 and tasks.join(10)
+    while tasks.qsize() < 1:
+        with contextlib.suppress(bytepath.PeerGone):
+            tasks.put("comes")
+    assert tasks.get(timeout=30) == "comes" and not tasks.join(0)
+
+
+@pytest.mark.parametrize("receivers", ["one", "many"])
+def test_how_much_was_in_a_queue_is_told_after_it_was_closed(receivers):
+    queue = bytepath.Queue(receivers=receivers)
+    queue.put(1)
+    queue.close()
+    assert (queue.qsize(), queue.empty(), queue.full()) == (1, False, False)
+    for use in (queue.get, lambda: queue.put(2)):
+        with pytest.raises(ValueError, match="closed"):
+            use()

@@ -204,8 +204,9 @@ def test_a_function_copies_each_file(tree, tmp_path):
     with pytest.raises(bytepath.TreeError, match="not this one") as raised:
         ignore = shutil.ignore_patterns("file 5")
         bytepath.copytree(tree, tmp_path / "new", False, ignore, function)
-    assert raised.value.errno == 13
+    assert (raised.value.errno, str(raised.value)) == (13, "[Errno 13] not this one")
     assert [e["source"] for e in raised.value.errors] == [str(tree / "deep" / "file 4")]
+    assert [e["message"] for e in raised.value.errors] == ["not this one"]
     assert len(called) == 51 and all(type(name) is str for name in called)
     assert not (tmp_path / "new" / "deep" / "file 5").exists()
     assert (tmp_path / "new" / "deep" / "file 6").stat().st_size == 6000
@@ -398,12 +399,26 @@ def test_a_tree_is_not_copied_into_itself_and_nothing_is_left_there(command, tre
             bytepath.copytree(tree, tree / destination)
         (error,) = raised.value.errors
         assert (error["source"], error["destination"]) == (str(tree), str(tree / destination))
-        with pytest.raises(bytepath.TreeError, match="into itself"):
-            bytepath.copytree(tree, tree / destination, ignore=shutil.ignore_patterns("nothing of this name"))
     assert names_under(tree) == before
     # As shutil does it.
     copied = bytepath.copytree(tree, tree / "copy", ignore=shutil.ignore_patterns("deep"))
     assert (copied.files, (tree / "copy" / "link").read_bytes()) == (1, (tree / "link").read_bytes())
+
+
+def test_a_tree_is_copied_as_it_was_into_what_is_left_out_of_it(command, tree):
+    before = set(names_under(tree))
+    for destination in ("backup/1", "backup/2", "deep/er/backup/1"):
+        bytepath.copytree(tree, tree / destination, ignore=shutil.ignore_patterns("backup"))
+        assert set(names_under(tree / destination)) == before
+    assert (tree / "backup/2/link").read_bytes() == (tree / "link").read_bytes()
+
+
+def test_what_is_made_in_a_tree_is_no_part_of_its_copy_where_nothing_is_left_out_either(command, tree):
+    (tree / "there").mkdir()
+    for destination in ("deep/new/copy", "there/copy"):
+        before = set(names_under(tree))
+        bytepath.copytree(tree, tree / destination, ignore=lambda folder, names: ())
+        assert set(names_under(tree / destination)) == before
 
 
 def test_special_files_are_made_in_the_copy(command, tmp_path):

@@ -154,7 +154,8 @@ async def run_tune(arguments: argparse.Namespace) -> int:
         files.check_folder(arguments.profiles)
     keeps, record = not TELLS & set(arguments.words), CHECK not in arguments.words
     found = await _everywhere(arguments, ["tune", *arguments.words], record, _check_kept if keeps else None)
-    lines, failed = [f"{machine['name']}: {_tuned(machine)}" for machine in found["machines"]], []
+    lines = [f"{machine['name']}: {_tuned(machine)}" for machine in found["machines"]]
+    failed: list[str] = []
     if arguments.profiles:
         more, failed = _copied(arguments.profiles, found["machines"])
         lines += more

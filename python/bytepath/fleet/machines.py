@@ -115,14 +115,14 @@ async def probe(client: Client) -> list[Machine]:
         raise FleetError("the fleet has no workers left; start some with `dask worker ADDRESS`")
     await _check_scheduler(client)
     answers = await asyncio.gather(*(_ask(client, worker) for worker in info))
-    facts = dict(zip(info, answers, strict=True))
-    silent = [worker for worker, answer in facts.items() if isinstance(answer, str)]
+    silent = {worker: answer for worker, answer in zip(info, answers, strict=True) if isinstance(answer, str)}
     if silent:
         raise FleetError(
             f"{_count(len(silent), 'worker')} of {len(info)} did not answer: "
-            + "; ".join(f"{worker} ({facts[worker]})" for worker in silent[:5])
+            + "; ".join(f"{worker} ({answer})" for worker, answer in list(silent.items())[:5])
             + ". Restart or remove them, and try again"
         )
+    facts = {worker: answer for worker, answer in zip(info, answers, strict=True) if not isinstance(answer, str)}
     machines: dict[str, Machine] = {}
     for worker, answer in facts.items():
         key = key_of(answer)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import words
@@ -111,7 +111,7 @@ def _options(told: str) -> dict[str, str]:
     return {key: ",".join(values) for key, values in found.items()}
 
 
-_PARTS = {
+_PARTS: dict[str, tuple[Callable[[Any], dict[str, str]], str]] = {
     "mitigations": (dict, "not told of"),
     "caches": (_caches, "none"),
     "command_line": (_options, "not given"),

@@ -115,16 +115,20 @@ impl Board {
         self.accounts().count()
     }
 
+    /// Of what was got; below zero where more was told to be done.
     fn undone(&self) -> i64 {
         self.count(UNDONE)
     }
 
-    pub(super) fn add_undone(&self, count: i64) {
-        if count < 0 {
-            // First, for who looks meanwhile.
-            self.word(DONE).fetch_add(1, SeqCst);
-        }
-        self.add(UNDONE, count);
+    /// Tells that something is done, be it inside or got; false where nothing is to be done.
+    pub(super) fn tell_done(&self) -> bool {
+        // First, for who looks meanwhile.
+        self.word(DONE).fetch_add(1, SeqCst);
+        let least = || -self.inside();
+        let told = |undone: u64| (undone as i64 > least()).then(|| undone.wrapping_sub(1));
+        let is_told = self.word(UNDONE).fetch_update(SeqCst, SeqCst, told).is_ok();
+        self.signal(UNDONE).wake(u32::MAX);
+        is_told
     }
 
     /// Waits until nothing is inside, and all that was got is done; false where that did not come in time.
@@ -135,6 +139,11 @@ impl Board {
 }
 
 impl Board {
+    /// Something is to be done that was got, or put where it is not counted as inside.
+    pub(super) fn add_undone(&self) {
+        self.word(UNDONE).fetch_add(1, SeqCst);
+    }
+
     /// An account for a ring of this process; none where there are as many as may be, until the
     /// receiver has got what those have put who are gone, or have closed the queue.
     ///
@@ -220,7 +229,7 @@ impl Board {
     /// Nothing comes out of the ring any more.
     pub(super) fn close_account(&self, account: Account) {
         self.accounts().close(account);
-        self.has_fewer();
+        self.has_lost();
     }
 
     /// What whoever puts into this account says first, as only those can who have the queue, whatever user they are by
@@ -260,18 +269,26 @@ impl Board {
     /// nothing was told meanwhile.
     fn is_done(&self) -> bool {
         let before = self.count(DONE);
-        self.inside() <= 0 && self.count(UNDONE) <= 0 && self.count(DONE) == before
+        self.inside() + self.undone() <= 0 && self.count(DONE) == before
     }
 
     /// Another receiver, or none, follows one that is gone, if that is still so: what that one had not got is lost.
     fn follow(&self, gone: u64, ours: u64) -> bool {
         self.accounts().close_all_of(gone);
-        self.has_fewer();
+        self.has_lost();
         self.word(RECEIVER).compare_exchange(gone, ours, SeqCst, SeqCst).is_ok()
     }
 
     fn accounts(&self) -> Accounts<'_> {
         Accounts { words: &self.0.words()[ACCOUNTS..], used: self.word(ACCOUNTS_USED) }
+    }
+
+    /// What was told to be done of what nobody gets any more is not counted against what comes.
+    fn has_lost(&self) {
+        let least = -self.inside();
+        let settled = |undone: u64| ((undone as i64) < least).then_some(least as u64);
+        let _ = self.word(UNDONE).fetch_update(SeqCst, SeqCst, settled);
+        self.has_fewer();
     }
 
     fn has_fewer(&self) {
@@ -300,15 +317,6 @@ impl Board {
         let found = look();
         turns.end();
         Ok(found)
-    }
-
-    /// Nothing is counted below zero.
-    fn add(&self, index: usize, count: i64) {
-        let added = |before: u64| Some((before as i64).saturating_add(count).max(0) as u64);
-        let _ = self.word(index).fetch_update(SeqCst, SeqCst, added);
-        if count < 0 {
-            self.signal(index).wake(u32::MAX);
-        }
     }
 
     fn wait(

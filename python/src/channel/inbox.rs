@@ -178,6 +178,12 @@ impl Inbox {
         Ok(self.waited(py, Deadline::after(timeout))?.is_some())
     }
 
+    /// Whether there is a message, which an end is not.
+    fn holds_message(&self, py: Python<'_>) -> PyResult<bool> {
+        let found = self.state().find(&self.events);
+        Ok(matches!(found.map_err(|error| error(py))?, Found::Message))
+    }
+
     /// Whether a thread waits in it for something.
     fn is_waited_in(&self) -> bool {
         self.waiting.load(SeqCst) > 0
@@ -300,7 +306,7 @@ impl Inbox {
             let Buffers::Message(mut message) = received else { return None };
             // First, so that it is either inside or to be done at every moment.
             if let Some(board) = undone {
-                board.add_undone(1);
+                board.add_undone();
             }
             if let Some((board, account)) = state.board.as_ref().zip(account) {
                 board.get().has_got(account);
@@ -336,7 +342,7 @@ impl Inbox {
         });
         if let (Err(_), Some(board)) = (&objects, undone) {
             // Nobody gets it, to say that it is done.
-            board.add_undone(-1);
+            board.tell_done();
         }
         objects.map(Some)
     }
@@ -468,7 +474,7 @@ impl State {
             Ok(offer) => return self.take_offer(offer, account),
             // Whoever has used its end and closes it says so.
             Err(ChannelError::HungUp) if was_used => {
-                self.lost.push_back(ChannelError::Gone { passed: 0 });
+                self.lost.push_back(ChannelError::Gone { passed: None });
             }
             Err(error) => self.keep(Err(error), account),
         }

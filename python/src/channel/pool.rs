@@ -453,7 +453,7 @@ impl Pool {
         self.word(COUNT).store(count + 1, SeqCst);
         self.word(BLOCK_BYTES).store(held + block_bytes, SeqCst);
         if let Some(board) = board {
-            board.add_undone(1);
+            board.add_undone();
         }
         let to = at + prefix.words();
         self.span().store(Span { to, ..span }.word(), SeqCst);

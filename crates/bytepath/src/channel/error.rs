@@ -113,18 +113,18 @@ pub enum ChannelError {
     },
     /// The other end is gone and had not said that it was done.
     #[error(
-        "the other end is gone without a last word: it was ended, or gave up; {passed} bytes were \
-         passed on until then"
+        "the other end is gone without a last word: it was ended, or gave up{}",
+        until_then(*.passed, "passed on")
     )]
     Gone {
-        /// Bytes that this end has passed on: committed, or released.
-        passed: u64,
+        /// Bytes that this end has passed on: committed, or released. None where it is messages that go.
+        passed: Option<u64>,
     },
     /// The receiver wants no more.
-    #[error("the receiver wants no more: {passed} bytes were sent until then")]
+    #[error("the receiver wants no more{}", until_then(*.passed, "sent"))]
     Closed {
-        /// Bytes committed; the receiver need not have looked at all of them.
-        passed: u64,
+        /// Bytes committed; the receiver need not have looked at all of them. None where it is messages that go.
+        passed: Option<u64>,
     },
     /// The other end does what no end of a channel does.
     #[error("the other end is broken or hostile: {0}")]
@@ -151,6 +151,10 @@ pub enum ChannelError {
         /// The longest.
         most: usize,
     },
+}
+
+fn until_then(passed: Option<u64>, how: &str) -> String {
+    passed.map_or_else(String::new, |bytes| format!("; {bytes} bytes were {how} until then"))
 }
 
 impl ChannelError {

@@ -138,6 +138,7 @@ pub(super) struct Link {
     pub(super) socket: Arc<OwnedFd>,
     end: End,
     role: Role,
+    flow: Flow,
     /// Whose end it is: a process that was forked has a copy of what is still its parent's.
     forks: u32,
     wait: Wait,
@@ -180,7 +181,7 @@ impl Link {
         if answer != TAKEN {
             return Err(ChannelError::Stray("its answer to the offer is none"));
         }
-        Ok(Link::new(connection, memory, End::sender(ring_bytes), setup))
+        Ok(Link::new(connection, memory, End::sender(ring_bytes), flow, setup))
     }
 
     /// Makes a ring and hands it over without waiting for an answer: what is sent lies there when
@@ -198,7 +199,7 @@ impl Link {
         let version = hello.versions.1;
         let offer = Offer { version, ring_bytes: ring_bytes as u64, begins: 0 };
         connection.say(&offer.packet(), &[memory.as_fd()])?;
-        let mut link = Link::new(connection, memory, End::sender(ring_bytes), setup);
+        let mut link = Link::new(connection, memory, End::sender(ring_bytes), flow, setup);
         link.packets.awaited = Some(Awaited::Hello(hello));
         Ok(link)
     }
@@ -230,10 +231,17 @@ impl Link {
         RECEIVER.desk(&memory).passed.store(begins, Relaxed);
         let offer = Offer { version: agreed.version, ring_bytes: ring_bytes as u64, begins };
         connection.say(&offer.packet(), &[ring.as_fd(), page.as_fd()])?;
-        Ok(Link::new(connection, memory, End::sender(ring_bytes).beginning_at(begins), setup))
+        let end = End::sender(ring_bytes).beginning_at(begins);
+        Ok(Link::new(connection, memory, end, Flow::Messages, setup))
     }
 
-    fn new(connection: Connection, memory: SharedMemory, end: End, setup: &Setup) -> Link {
+    fn new(
+        connection: Connection,
+        memory: SharedMemory,
+        end: End,
+        flow: Flow,
+        setup: &Setup,
+    ) -> Link {
         let role = if end.room() > 0 { Role::Sender } else { Role::Receiver };
         let socket = Arc::new(connection.into_socket());
         // Each end has a descriptor of the memory no longer than it needs one, for there may be many links.
@@ -248,6 +256,7 @@ impl Link {
             socket,
             end,
             role,
+            flow,
             forks: forks::count(),
             wait,
             gone,
@@ -369,7 +378,7 @@ impl Link {
     fn no_more(&mut self, ended: bool) -> Result<bool, ChannelError> {
         // A sender gets it again with each piece, also with one that the ring has space for.
         self.watching |= self.role == Role::Sender;
-        if ended { Ok(false) } else { Err(ChannelError::Gone { passed: self.meter.bytes() }) }
+        if ended { Ok(false) } else { Err(self.gone()) }
     }
 
     /// The same, where space is of no use to a sender whose receiver is done or gone.
@@ -407,7 +416,17 @@ impl Link {
 
     /// That the receiver wants no more.
     pub(super) fn closed(&self) -> ChannelError {
-        ChannelError::Closed { passed: self.end.passed() }
+        ChannelError::Closed { passed: self.bytes_passed() }
+    }
+
+    /// That the other end is no more.
+    pub(super) fn gone(&self) -> ChannelError {
+        ChannelError::Gone { passed: self.bytes_passed() }
+    }
+
+    /// What whoever uses it has passed on: of messages, the ring has headers and gaps, too, and buffers lie elsewhere.
+    fn bytes_passed(&self) -> Option<u64> {
+        (self.flow == Flow::Bytes).then(|| self.end.passed())
     }
 
     /// Whether it is time to look whether the other end is still there, which is believed for a while.
@@ -743,7 +762,7 @@ impl Offered {
         match self.connection.say(TAKEN, &[]) {
             // A sender to many may be done already; what it has sent is there.
             Ok(()) | Err(ChannelError::HungUp) => {
-                Ok(Link::new(self.connection, memory, end, &self.setup))
+                Ok(Link::new(self.connection, memory, end, self.flow, &self.setup))
             }
             Err(error) => Err(error),
         }

@@ -285,7 +285,7 @@ impl Drop for MemoryOwner {
 /// Whoever hangs up here had not said that it was done.
 fn gone(error: ChannelError, meter: &Meter) -> ChannelError {
     match error {
-        ChannelError::HungUp => ChannelError::Gone { passed: meter.read().bytes },
+        ChannelError::HungUp => ChannelError::Gone { passed: Some(meter.read().bytes) },
         error => error,
     }
 }

@@ -4,6 +4,7 @@ is done together at the end."""
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import fcntl
 import hashlib
@@ -199,7 +200,7 @@ class Journal:
         """Whether this work is still to be done: not if somebody else did it meanwhile."""
         return bool(self._open(ids))
 
-    def _open(self, ids: list[int]) -> set[int]:
+    def _open(self, ids: list[int]) -> builtins.set[int]:
         marks = ",".join("?" * len(ids))
         return {row[0] for row in self.db.execute(f"SELECT id FROM items WHERE id IN ({marks})", ids)}
 
@@ -313,7 +314,7 @@ class Journal:
         weight += self._forget_large({k})
         self._put_names([row[0], *self._forgotten_names([row[0]])], weight)
 
-    def _forget_large(self, forgotten: set[int]) -> float:
+    def _forget_large(self, forgotten: builtins.set[int]) -> float:
         """Forgets large files, with all that was yet to be done of them, and returns what that weighed. What was copied of them
         is copied anew, or was in vain."""
         query = "SELECT id, body FROM items WHERE rank >= ?"
@@ -428,10 +429,10 @@ class Journal:
         destination = _loaded(self.get("words") or "[]")[1]
         return f"'{os.path.join(destination, shown(path))}'"
 
-    def _failed_files(self, of_any_name: bool) -> set[str]:
+    def _failed_files(self, of_any_name: bool) -> builtins.set[str]:
         """Files that were not copied, by the names that were tried: those that would fail by any name, as they ended whoever
         copied them or are not whole, or the others."""
-        found = set()
+        found: builtins.set[str] = set()
         for (body,) in self.db.execute("SELECT body FROM failed"):
             item = _loaded(body)
             if ("deadly" in item or item["do"] == "range") != of_any_name:

@@ -269,9 +269,7 @@ impl BufferSender {
                     errno: errno @ (Errno::AGAIN | Errno::TOOMANYREFS),
                     ..
                 }) => return Ok(Some(errno)),
-                Err(ChannelError::HungUp) => {
-                    return Err(ChannelError::Gone { passed: self.messages.link.end().passed() });
-                }
+                Err(ChannelError::HungUp) => return Err(self.messages.link.gone()),
                 said => said?,
             }
             drop::<Told>(self.depot.to_tell.remove(0));

@@ -67,7 +67,7 @@ fn what_a_killed_sender_had_committed_arrives_and_then_an_error() {
             let committed = receiver.memory().words()[COMMITTED].load(Acquire);
             assert_eq!(before + after, committed, "every byte that was committed");
             assert!(
-                matches!(error, Some(ChannelError::Gone { passed }) if passed == committed),
+                matches!(error, Some(ChannelError::Gone { passed }) if passed == Some(committed)),
                 "{error:?}"
             );
         }

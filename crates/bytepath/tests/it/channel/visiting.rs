@@ -137,7 +137,7 @@ fn an_owner_that_is_killed_is_noticed_before_and_while_it_is_visited() {
         let child_is = WaitId::Pid(Pid::from_child(&child));
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         rustix::process::waitid(child_is, options).expect("it ends");
-        let gone = |error| matches!(error, ChannelError::Gone { passed: p } if p == passed);
+        let gone = |error| matches!(error, ChannelError::Gone { passed: p } if p == Some(passed));
         // As long as nobody has been told of its end, its number is its own.
         assert!(gone(visit.copy_to(0, &mut [0; 100]).expect_err("nobody is there")));
         child.wait().expect("it is gone");
@@ -188,7 +188,7 @@ fn a_visitor_that_leaves_is_an_error_for_the_owner() {
         let (mut owner, visitor) = pair();
         owner.show(vec![1], 1, ShownTo::BeRead).expect("shown");
         drop(visitor);
-        assert!(matches!(owner.take_back(), Err(ChannelError::Gone { passed: 0 })));
+        assert!(matches!(owner.take_back(), Err(ChannelError::Gone { passed: Some(0) })));
         assert!(matches!(owner.show(vec![1], 1, ShownTo::BeRead), Err(ChannelError::Gone { .. })));
     });
 }

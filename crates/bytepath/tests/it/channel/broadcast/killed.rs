@@ -120,9 +120,8 @@ fn a_sender_that_waits_for_a_receiver_notices_that_it_is_killed() {
     });
 }
 
-/// What a receiver got of a sender that was killed, and what it had released when it found out, if it
-/// did; it tells when it has so many bytes.
-fn received(name: &str, wait: Wait, enough: usize, tell: &Sender<()>) -> (usize, Option<u64>) {
+/// What a receiver got of a sender that was killed, and whether it found out; it tells when it has so many bytes.
+fn received(name: &str, wait: Wait, enough: usize, tell: &Sender<()>) -> (usize, bool) {
     let address = Address::parse(name).expect("a name");
     let connection = Connection::connect(&address, PATIENCE).expect("a sender");
     let setup = Setup { wait, ..Setup::default() };
@@ -140,8 +139,8 @@ fn received(name: &str, wait: Wait, enough: usize, tell: &Sender<()>) -> (usize,
                 assert!(bytes == contents(BYTES)[at..at + bytes.len()], "right from {at} on");
                 at += bytes.len();
             }
-            Ok(None) => return (at, None),
-            Err(ChannelError::Gone { passed }) => return (at, Some(passed)),
+            Ok(None) => return (at, false),
+            Err(ChannelError::Gone { .. }) => return (at, true),
             Err(other) => panic!("{other}"),
         }
     }
@@ -173,9 +172,9 @@ fn what_a_killed_sender_had_committed_arrives_at_every_receiver_and_then_an_erro
             let joined = receivers.into_iter().map(|receiver| receiver.join().expect("no panic"));
             let got: Vec<_> = joined.collect();
             assert!(got.iter().all(|one| *one == got[0]), "all got the same: {got:?}");
-            let (bytes, passed) = got[0];
-            assert!(passed.is_some() || bytes == BYTES, "{bytes} bytes are all of it");
-            cut_short += u32::from(passed.is_some());
+            let (bytes, was_cut_short) = got[0];
+            assert!(was_cut_short || bytes == BYTES, "{bytes} bytes are all of it");
+            cut_short += u32::from(was_cut_short);
         }
         assert!(cut_short > 0, "at least those that were killed before their first byte");
     });

@@ -425,10 +425,14 @@ fn wrong_usage_is_told_with_the_right_code() {
         (&["run", "--pipe-size", "0", "true | cat"], "0 bytes"),
         (&["run", "--pipefail", "--shell", "/bin/sh", "true; false"], "use --shell bash"),
         (&["run", "true", "--", "cat"], "cannot be used with"),
+        (&["run", "--sumary", "true | cat"], "'--summary'"),
+        (&["run", "-x | cat"], "put a space in front of it"),
     ];
     for (words, says) in cases {
         run(&mut bytepath(words)).refused(2, &[says]);
     }
+    let done = run(&mut bytepath(&["run", " -x | cat"]));
+    assert!(done.status.success() && done.stderr.contains("-x: "), "{done:?}");
     for list in ["0,1-", "0,1-0", "0,-1", "0-1-2,0", "0,99999999999999999999", "0,", ",0", "+0"] {
         let words = ["run", &format!("--cpus={list}"), "true | cat"];
         run(&mut bytepath(&words)).refused(2, &["no list of CPUs"]);

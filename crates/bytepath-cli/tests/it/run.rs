@@ -181,6 +181,22 @@ fn what_only_bash_reads_leaves_a_text_to_no_other_shell() {
 }
 
 #[test]
+fn functions_in_the_environment_are_none_of_a_shell_that_takes_none() {
+    for (shell, said, mover) in
+        [("dash", "a\n", "2  bytepath cat\n"), ("bash", "of bash\n", "2  cat\n")]
+    {
+        if !installed(shell) {
+            continue;
+        }
+        let path = path_of(shell);
+        let words = ["run", "--own-movers", "--explain-plan", "--shell", &path, "echo a | cat"];
+        let done = run(bytepath(&words).env("BASH_FUNC_cat%%", "() { echo of bash; }"));
+        assert_eq!(done.stdout, said, "{shell}: {done:?}");
+        assert!(done.stderr.contains(mover), "{shell}: {done:?}");
+    }
+}
+
+#[test]
 fn what_begins_as_an_option_is_none_of_the_shells() {
     for shell in ["sh", "bash", "dash"].into_iter().filter(|shell| installed(shell)) {
         for text in ["+x; echo on", "+x", "-"] {

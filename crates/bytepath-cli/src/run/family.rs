@@ -15,6 +15,7 @@ use super::below::Below;
 use super::placing::{May, Places, Seen};
 use super::process::{self, Moved, OpenPipe, Reading};
 use super::sizes::PipeSize;
+use crate::sys::spawn;
 
 /// Of more processes than this, the first are looked at.
 const LOOKED_AT_MAX: usize = 256;
@@ -47,6 +48,8 @@ pub(super) struct Member {
     placed: Option<usize>,
     /// Whether it was put elsewhere since, by itself or by others: there it stays.
     elsewhere: bool,
+    /// Whether it was made patient, by us or the one who started it.
+    patient: bool,
     /// Whether it is still there.
     pub(super) alive: bool,
     /// Whether it was looked at after its end, so that its counts are whole.
@@ -130,6 +133,8 @@ pub(super) struct Family {
     below: Below,
     size: PipeSize,
     pub(super) allowed: CpuList,
+    /// Whether what is started is patient.
+    pub(super) patient: bool,
     /// The program of the shell, whose processes are not told where to run.
     shell: Option<(u64, u64)>,
     /// Our own program, which is also that of our movers.
@@ -158,6 +163,7 @@ impl Family {
             forgotten_s: 0.0,
             size,
             allowed,
+            patient: false,
             shell,
             own: process::program(getpid()),
             looked: Instant::now(),
@@ -262,7 +268,11 @@ impl Family {
         let placed = parent.and_then(|parent| parent.placed);
         // It may have been started just before its parent was put there.
         let placed = placed.filter(|cpu| runs_on(pid, &[*cpu].into()));
-        self.members.push(Member { placed, ..Member::new(pid, reading.clone()) });
+        self.members.push(Member {
+            placed,
+            patient: self.patient,
+            ..Member::new(pid, reading.clone())
+        });
         self.members.last_mut().expect("it was just put there")
     }
 
@@ -622,6 +632,7 @@ impl Member {
             program: process::program(pid),
             placed: None,
             elsewhere: false,
+            patient: false,
             alive: true,
             seen_ended: false,
             doing: Doing::default(),
@@ -708,11 +719,15 @@ impl Member {
         }
     }
 
-    /// Puts it back on all CPUs when it leaves us, if it is still there.
+    /// Puts it back on all CPUs when it leaves us, and as impatient as any, if it is still there.
     fn let_go(&mut self, allowed: &CpuList) {
-        if self.placed.is_some() && process::began(self.pid) == Some(self.now.began) {
+        let is_ours = self.placed.is_some() || self.patient;
+        if is_ours && process::began(self.pid) == Some(self.now.began) {
             // If the kernel does not let us, it did not let us put it there either.
             let _ = self.place(None, allowed);
+            if self.patient {
+                process::tasks(self.pid).into_iter().for_each(spawn::end_patience);
+            }
         }
     }
 

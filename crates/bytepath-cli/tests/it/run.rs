@@ -1356,6 +1356,20 @@ fn stages_do_not_interrupt_each_other_unless_that_is_left_to_the_kernel() {
     }
 }
 
+/// What goes on behind the run waits for nobody any more.
+#[test]
+fn what_is_left_in_the_background_is_scheduled_as_ever() {
+    let text = "sleep 1000 >/dev/null 2>&1 </dev/null & echo $!; sleep 0.5 | cat";
+    for words in [&["run", text][..], &["run", "--", "sh", "-c", text]] {
+        let done = run(&mut bytepath(words)).well();
+        let pid: i32 = done.stdout.trim().parse().expect("a number");
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+        let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is there");
+        assert_eq!(stat.split(' ').nth(40), Some("0"), "{words:?}: {stat}");
+    }
+}
+
 #[test]
 fn without_the_right_to_place_stages_they_run_where_they_are() {
     if !installed("strace") {

@@ -99,6 +99,15 @@ impl Doing {
     }
 }
 
+/// Who has an end of a pipe.
+#[derive(Debug, Clone, Default)]
+struct Had {
+    /// For how long each had it, by its number.
+    times: BTreeMap<i32, Duration>,
+    /// Whether others that had it have ended.
+    outlived_others: bool,
+}
+
 /// A pipe between two of them.
 #[derive(Debug, Clone)]
 pub(super) struct Joint {
@@ -107,6 +116,8 @@ pub(super) struct Joint {
     /// How much it can hold, as last seen.
     pub(super) holds_bytes: usize,
     pub(super) fill_bytes: u64,
+    /// Who has either end.
+    had: [Had; 2],
     /// The most that was seen in it.
     most_bytes: u64,
     /// What each wrote who had the end for it, and what each read, to whatever file, by their numbers and as last
@@ -310,19 +321,15 @@ impl Family {
     }
 
     /// Which pipe joins whom. A shell has the ends of its stages' pipes until it has started them,
-    /// and a process may hand its end on: so both are looked for again.
+    /// and a process may hand its end on: so both are looked for again, among those who have it now.
     fn join(&mut self) {
-        let mut ends: BTreeMap<u64, [Option<&Member>; 2]> = BTreeMap::new();
+        let mut ends: BTreeMap<u64, [Vec<&Member>; 2]> = BTreeMap::new();
         let mut moved = Vec::new();
         for member in self.members.iter().filter(|member| member.alive) {
             let works = !member.has_children && !self.is_shell(member);
             for pipe in &member.pipes {
                 let end = usize::from(pipe.is_read);
-                let holder = &mut ends.entry(pipe.number).or_default()[end];
-                // Those below come later, and one without children does the work itself.
-                if holder.is_none_or(|before| before.has_children || !member.has_children) {
-                    *holder = Some(member);
-                }
+                ends.entry(pipe.number).or_default()[end].push(member);
                 moved.extend(
                     member
                         .now
@@ -333,11 +340,13 @@ impl Family {
             }
         }
         for (number, ends) in ends {
-            let [Some(writer), Some(reader)] = ends else { continue };
-            if writer.pid != reader.pid {
-                let new = Joint::new(writer.pid, reader.pid);
-                let joint = self.joints.entry(number).or_insert(new);
-                (joint.writer, joint.reader) = (writer.pid, reader.pid);
+            let known = self.joints.get(&number);
+            let had = [0, 1].map(|end| self.had(&ends[end], known.map(|joint| &joint.had[end])));
+            let worker = |end: usize| worker(&ends[end], &had[end]);
+            let (Some(writer), Some(reader)) = (worker(0), worker(1)) else { continue };
+            if writer != reader {
+                let joint = self.joints.entry(number).or_insert(Joint::new(writer, reader));
+                (joint.writer, joint.reader, joint.had) = (writer, reader, had);
             }
         }
         for (number, end, pid, bytes) in moved {
@@ -346,6 +355,22 @@ impl Family {
             if ends.len() < ENDS_KEPT_MAX || ends.contains_key(&pid) {
                 ends.insert(pid, bytes);
             }
+        }
+    }
+
+    fn had(&self, holders: &[&Member], before: Option<&Had>) -> Had {
+        let number = |pid: Pid| pid.as_raw_nonzero().get();
+        let has_ended =
+            |pid| !self.members.iter().any(|member| member.alive && number(member.pid) == pid);
+        let before_of = |pid| before?.times.get(&pid).copied();
+        let pids = holders.iter().map(|holder| number(holder.pid));
+        Had {
+            times: pids
+                .map(|pid| (pid, before_of(pid).unwrap_or_default() + self.window))
+                .collect(),
+            outlived_others: before.is_some_and(|before| {
+                before.outlived_others || before.times.keys().any(|pid| has_ended(*pid))
+            }),
         }
     }
 
@@ -433,7 +458,7 @@ impl Family {
         placed.fold(Ok(()), Result::and)
     }
 
-    /// Those that go on when nobody looks at them any more run where the kernel puts them.
+    /// Those that go on when nobody looks at them any more run where and when the kernel has them run.
     pub(super) fn let_go(&mut self) {
         self.members.iter_mut().for_each(|member| member.let_go(&self.allowed));
     }
@@ -832,6 +857,19 @@ impl Member {
     }
 }
 
+/// Who does the work of an end of a pipe, of those who have it: where others came with it and went, as what a
+/// loop runs, none that came for a moment.
+fn worker(holders: &[&Member], had: &Had) -> Option<Pid> {
+    let longest = had.times.values().max().filter(|_| had.outlived_others);
+    let time = |holder: &Member| had.times[&holder.pid.as_raw_nonzero().get()];
+    let stays = |holder: &&&Member| longest.is_none_or(|longest| time(holder) * 2 > *longest);
+    // Those below come later, and one without children does the work itself.
+    let worker = holders.iter().filter(stays).reduce(|before, holder| {
+        if before.has_children || !holder.has_children { holder } else { before }
+    });
+    worker.map(|worker| worker.pid)
+}
+
 /// Whether a process may run on these CPUs, and on no others.
 fn runs_on(pid: Pid, cpus: &BTreeSet<usize>) -> bool {
     let its = |set: CpuSet| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
@@ -919,6 +957,7 @@ impl Joint {
             holds_bytes: 0,
             fill_bytes: 0,
             most_bytes: 0,
+            had: Default::default(),
             moved: Default::default(),
             refused: None,
             looks: 0,

@@ -42,6 +42,8 @@ pub(super) struct Member {
     pub(super) now: Reading,
     before: Reading,
     pub(super) pipes: Vec<OpenPipe>,
+    /// Whether it was seen with a file open that it can write to, but for messages.
+    writes_file: bool,
     has_children: bool,
     program: Option<(u64, u64)>,
     /// The CPU that we put it on, or the one who started it.
@@ -498,7 +500,7 @@ impl Family {
             return Through::About(bytes);
         }
         let alone = readers.filter(|it| it.reads_input_alone() && it.reads_one_pipe());
-        match alone.map(read).sum() {
+        match alone.map(read).map(without_start).sum() {
             0 => Through::Unknown,
             bytes => Through::AtLeast(bytes),
         }
@@ -577,8 +579,18 @@ impl Family {
             }
             through => through,
         };
-        let is_of_reader = read > written && through == Through::About(read.unwrap_or(0));
+        let is_as_read = through == Through::About(read.unwrap_or(0));
+        let is_of_reader = read > written && is_as_read;
+        let splices = |reader: &Member| self.may_splice(reader) && !reader.names_file;
         match through {
+            // One that splices counts only what it could not, and the writer all that it gave on.
+            Through::About(read) if is_as_read && reader.is_some_and(splices) => {
+                let has_one_output = writer.is_some_and(Member::has_one_output);
+                match written.filter(|written| *written > read && has_one_output) {
+                    Some(written) => Through::About(written),
+                    None => Through::AtLeast(without_start(read)),
+                }
+            }
             // Nobody tells what of that it read from its other files.
             _ if is_of_reader && reader.is_some_and(|reader| reader.names_file) => {
                 let seen = writer.zip(writer.and_then(|writer| writer.now.moved));
@@ -611,12 +623,12 @@ impl Family {
     ) -> Option<Through> {
         let is_more = |read: u64| read > written && !agree(&(read, written));
         let last_seen = reader.now.moved.map_or(0, |moved| moved.read_bytes);
-        let has_spliced = writer.may_splice() && !self.is_ours(writer);
+        let has_spliced = self.may_splice(writer) && !self.is_ours(writer);
         match read {
             _ if is_more(last_seen) && reader.reads_input_alone() => Some(match read {
                 // As its shell tells, which may have run others.
                 Some(read) if read.saturating_sub(last_seen) <= read / 4 => Through::About(read),
-                _ => Through::AtLeast(last_seen),
+                _ => Through::AtLeast(without_start(last_seen)),
             }),
             _ if written <= START_BYTES => None,
             Some(read) => (has_spliced && is_more(read)).then_some(Through::AtLeast(written)),
@@ -634,6 +646,11 @@ impl Family {
         if is_bounded && is_more { read_bytes } else { written_bytes }
     }
 
+    /// Whether it may move a part by splice(2), which nobody counts.
+    fn may_splice(&self, member: &Member) -> bool {
+        member.now.name == "pv" || self.is_ours(member)
+    }
+
     /// Whether it runs our own program.
     fn is_ours(&self, member: &Member) -> bool {
         self.own.is_some() && member.program == self.own
@@ -646,13 +663,15 @@ impl Family {
 
 impl Member {
     fn new(pid: Pid, reading: Reading) -> Member {
+        let (pipes, writes_file) = process::open(pid);
         Member {
             pid,
             words: process::words(pid).unwrap_or_else(|| reading.name.clone()),
             names_file: process::names_files(pid, 1, START_BYTES),
             before: reading.clone(),
             now: reading,
-            pipes: process::pipes(pid),
+            pipes,
+            writes_file,
             has_children: false,
             program: process::program(pid),
             placed: None,
@@ -687,7 +706,9 @@ impl Member {
         self.before = std::mem::replace(&mut self.now, reading);
         self.has_children = has_children;
         if !self.rested {
-            self.pipes = process::pipes(self.pid);
+            let (pipes, writes_file) = process::open(self.pid);
+            self.pipes = pipes;
+            self.writes_file |= writes_file;
             self.program = process::program(self.pid);
             self.sleeps_in = process::sleeps_in(self.pid);
         }
@@ -712,9 +733,9 @@ impl Member {
         }
     }
 
-    /// Whether it may move a part by splice(2), which nobody counts.
-    fn may_splice(&self) -> bool {
-        self.now.name == "pv"
+    /// Whether all that it writes, but for messages, goes to its pipe, as far as was seen.
+    fn has_one_output(&self) -> bool {
+        self.passes_on() || (!self.pipes.is_empty() && !self.writes_file)
     }
 
     /// Whether it reads nothing but its input, and that is a pipe: one of these, without the name
@@ -893,6 +914,11 @@ pub(super) enum Through {
 /// What programs read when they start, at the most: some kilobytes.
 const START_BYTES: u64 = 64 << 10;
 
+/// What it read of its input, at the least.
+fn without_start(read_bytes: u64) -> u64 {
+    read_bytes.saturating_sub(START_BYTES)
+}
+
 /// Whether two counts are of the same bytes.
 fn agree((one, other): &(u64, u64)) -> bool {
     one.abs_diff(*other) <= START_BYTES.max(one.max(other) / 50)
@@ -977,6 +1003,11 @@ impl Joint {
         };
         // All read something as they start.
         [of(0, self.writer, 0), of(1, self.reader, START_BYTES)]
+    }
+
+    /// Of about so many bytes, and more that went through unseen: what certainly did.
+    pub(super) fn at_least(&self, bytes: u64) -> Through {
+        Through::AtLeast(without_start(bytes).max(self.most_bytes))
     }
 
     /// A pipe has room for as many pieces as for pages, and pieces may be smaller.
@@ -1135,7 +1166,8 @@ mod tests {
         let family = Family::new(below, size, CpuList::default(), None);
         let told = |written, read, program| {
             let writer = Member { program, ..moved(0, written) };
-            family.told(Some(&writer), Some(&moved(read, 0)), 0)
+            let reader = Member { program: None, ..moved(read, 0) };
+            family.told(Some(&writer), Some(&reader), 0)
         };
         let (ours, mib) = (family.own, 1 << 20);
         // A line of progress is no part of them.
@@ -1156,7 +1188,8 @@ mod tests {
         let (ours, mib) = (family.own, 1 << 20);
         let told = |written, names_file, program| {
             let writer = Member { program, ..moved(0, written) };
-            let reader = Member { names_file, seen_ended: true, ..moved(40 * mib, 0) };
+            let reader =
+                Member { names_file, seen_ended: true, program: None, ..moved(40 * mib, 0) };
             family.told(Some(&writer), Some(&reader), mib)
         };
         for program in [None, ours] {
@@ -1196,7 +1229,10 @@ mod tests {
             }
             (joint.others()[1], family.through(&joint))
         };
-        assert_eq!(told(&[("wc", 20 * mib)], false, 0), (0, Through::AtLeast(20 * mib)));
+        assert_eq!(
+            told(&[("wc", 20 * mib)], false, 0),
+            (0, Through::AtLeast(20 * mib - START_BYTES))
+        );
         assert_eq!(told(&[("wc", 20 * mib)], true, 0), (0, Through::About(20 * mib)));
         assert_eq!(told(&[("gzip", 20 * mib)], true, 0), (0, Through::About(20 * mib)));
         // What others read may be of other files.
@@ -1208,7 +1244,7 @@ mod tests {
             assert_eq!(told(&[(reader, 20 * mib)], true, 0), (0, Through::Unknown), "{reader}");
         }
         let several = [("cat", 2 * mib), ("gzip", 500 * mib), ("wc", mib), ("cat", 4000)];
-        assert_eq!(told(&several, true, 0), (3, Through::AtLeast(3 * mib)));
+        assert_eq!(told(&several, true, 0), (3, Through::AtLeast(3 * mib - 2 * START_BYTES)));
         // Who read less than was seen in it does not count what it moves.
         assert_eq!(told(&[("gzip", mib)], true, 2 * mib), (0, Through::Unknown));
         // Who slept before it read nothing of it.
@@ -1233,10 +1269,12 @@ mod tests {
             let parent = (number == 2).then(|| pid(3));
             let (has_waited, moved) = (number == 3, Some(moved));
             let reading = Reading { name: name.to_owned(), parent, has_waited, moved, ..ours };
-            let pipes = vec![OpenPipe { fd: 0, number: 7, is_read: true }];
+            let pipes =
+                vec![OpenPipe { fd: u32::from(number == 1), number: 7, is_read: number != 1 }];
+            let writes_file = words.contains(" -T ");
             let member = Member::new(pid(number), reading);
             let names_file = words.contains(" - ");
-            Member { words, names_file, seen_ended, pipes, program: None, ..member }
+            Member { words, names_file, seen_ended, pipes, writes_file, program: None, ..member }
         };
         let of_reader = |read_bytes| Moved { read_bytes, written_bytes: 0 };
         let of_shell = of_reader(shell.unwrap_or(0));
@@ -1273,8 +1311,11 @@ mod tests {
         let pv = "pv -q f";
         // As its shell counts, if the reader itself was seen to have read nearly as much.
         assert_eq!(of([pv, "cat"], 19 * mib, Some(20 * mib)), Through::About(20 * mib));
-        assert_eq!(of([pv, "cat"], 9 * mib, Some(20 * mib)), Through::AtLeast(9 * mib));
-        assert_eq!(of([pv, "cat"], 19 * mib, None), Through::AtLeast(19 * mib));
+        assert_eq!(
+            of([pv, "cat"], 9 * mib, Some(20 * mib)),
+            Through::AtLeast(9 * mib - START_BYTES)
+        );
+        assert_eq!(of([pv, "cat"], 19 * mib, None), Through::AtLeast(19 * mib - START_BYTES));
         // What it read may have been other files.
         for reader in ["md5sum", "cat - g"] {
             assert_eq!(of([pv, reader], 19 * mib, Some(20 * mib)), Through::AtLeast(2 * mib));
@@ -1285,6 +1326,36 @@ mod tests {
         assert_eq!(of(["cat f", "md5sum"], 19 * mib, None), Through::AtLeast(2 * mib));
         assert_eq!(of(["cat f", "cat - g"], 19 * mib, Some(20 * mib)), Through::About(2 * mib));
         assert_eq!(of([pv, "cat"], 2 * mib, Some(2 * mib)), Through::Agreed(2 * mib));
+    }
+
+    #[test]
+    fn of_a_reader_that_splices_the_writer_tells_if_it_has_no_other_output() {
+        let mib = 1 << 20;
+        let of = |words, read| told_of(words, (40 * mib, 40 * mib), read, Some(read));
+        assert_eq!(of(["head f", "pv -q"], 4 * mib), Through::About(40 * mib));
+        let least = Through::AtLeast(4 * mib - START_BYTES);
+        assert_eq!(of(["sort -T d", "pv -q"], 4 * mib), least);
+        assert_eq!(of(["head f", "cat"], 4 * mib), Through::About(4 * mib));
+        assert_eq!(of(["head f", "pv -q"], 40 * mib), Through::Agreed(40 * mib));
+    }
+
+    #[test]
+    fn what_has_an_end_for_a_moment_is_not_whom_a_pipe_joins() {
+        let pid = |number| Pid::from_raw(number).expect("one");
+        let member = |number, has_children| {
+            let reading = Reading::of(getpid()).expect("ours");
+            Member { has_children, ..Member::new(pid(number), reading) }
+        };
+        let (shell, child) = (member(1, true), member(2, false));
+        let of = |shell_ms, child_ms, outlived_others| {
+            let times = [(1, shell_ms), (2, child_ms)];
+            let times = times.map(|(pid, ms)| (pid, Duration::from_millis(ms))).into();
+            worker(&[&shell, &child], &Had { times, outlived_others })
+        };
+        assert_eq!(of(1000, 100, true), Some(pid(1)));
+        assert_eq!(of(150, 100, true), Some(pid(2)));
+        assert_eq!(of(1000, 100, false), Some(pid(2)), "it may have been started late");
+        assert_eq!(worker(&[], &Had::default()), None);
     }
 
     #[test]

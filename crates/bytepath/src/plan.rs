@@ -353,7 +353,7 @@ impl Plan {
     /// The same plan, but where it would spin it sleeps at once.
     #[must_use]
     pub fn sleeping(mut self) -> Plan {
-        for choice in &mut self.routes {
+        for choice in self.routes.iter_mut().filter(|choice| choice.knobs.wait.spins()) {
             choice.knobs.wait = Wait::Block;
         }
         self
@@ -1074,9 +1074,11 @@ mod tests {
         let [(reader, _w), (_r, writer)] = pipes();
         let source = Endpoint::source(reader.as_fd()).expect("a source");
         let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
-        let spinning = Knobs { wait: Wait::Spin, ..Knobs::default() };
-        let plan = Plan::best(&Job::new(&source, &sink), spinning).expect("a plan").sleeping();
-        assert!(plan.routes().iter().all(|choice| choice.knobs.wait == Wait::Block));
+        for (wait, sleeping) in [(Wait::Spin, Wait::Block), (Wait::Poll, Wait::Poll)] {
+            let knobs = Knobs { wait, ..Knobs::default() };
+            let plan = Plan::best(&Job::new(&source, &sink), knobs).expect("a plan").sleeping();
+            assert!(plan.routes().iter().all(|choice| choice.knobs.wait == sleeping));
+        }
     }
 
     #[test]

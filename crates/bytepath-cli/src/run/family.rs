@@ -698,7 +698,7 @@ impl Member {
             self.before = std::mem::replace(&mut self.now, Reading { moved, ..reading });
             return;
         }
-        if reading.name != self.now.name {
+        if reading.name != self.now.name || reading.stack != self.now.stack {
             self.words = process::words(self.pid).unwrap_or_else(|| reading.name.clone());
             self.names_file = process::names_files(self.pid, 1, START_BYTES);
         }
@@ -1513,6 +1513,31 @@ mod tests {
         child.kill().expect("it lives");
         child.wait().expect("it is ours");
         assert!(!before.contains(&8) && after.contains(&8), "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn words_are_those_of_the_latest_exec_also_where_the_name_stays() {
+        use std::io::{Read, Write};
+        use std::process::{Command, Stdio};
+        let below = Below::noted().expect("/proc tells");
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo; read line; exec sh -c 'echo; read another; :'"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("sh");
+        let pid = Pid::from_child(&child);
+        let mut family = Family::new(below, PipeSize::new(None), CpuList::default(), None);
+        let mut its_output = child.stdout.take().expect("it is piped");
+        let mut words = || {
+            its_output.read_exact(&mut [0]).expect("it says when it waits");
+            family.look();
+            family.member(pid).expect("it was seen").words.clone()
+        };
+        let before = words();
+        child.stdin.as_mut().expect("it is piped").write_all(b"on\n").expect("it reads");
+        let after = words();
+        child.kill().expect("it lives");
+        child.wait().expect("it is ours");
+        assert!(before.contains("exec sh"), "{before}");
+        assert_eq!(after, "sh -c echo; read another; :");
     }
 
     #[test]

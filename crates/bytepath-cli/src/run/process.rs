@@ -28,6 +28,8 @@ pub(super) struct Reading {
     pub(super) flags: u64,
     /// When it began, in the kernel's ticks since that did: what tells it from another of its number.
     pub(super) began: u64,
+    /// Where its stack begins, which every exec(2) draws anew: 0 where that is kept from us.
+    pub(super) stack: u64,
     /// How long it is there.
     pub(super) age: Duration,
     /// Time on a CPU, and time waiting for one.
@@ -94,6 +96,7 @@ impl Reading {
             // No process ends without a page fault.
             has_waited: number(11)? > 0,
             began: number(22)?,
+            stack: number(28)?,
             ..Reading::default()
         })
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{is_sound, knobs_are_sound};
+use super::reading::{is_sound, knobs_are_sound};
 use crate::outlets::Use;
 use crate::size::shown;
 use crate::wait::Wait;

@@ -130,7 +130,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
             let odd = format!("not UTF-8: {}\n", odd.collect::<Vec<_>>().join(" "));
             return told(&clap::Error::raw(ErrorKind::InvalidUtf8, odd));
         }
-        Err(error) => return told(&without_hidden(error)),
+        Err(error) => return told(&with_a_space(without_hidden(error), &words)),
     };
     name_ends(&words);
     match commands::run(&words).and_then(|code| output::ended_well().map(|()| code)) {
@@ -152,6 +152,16 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
         true => error.remove(ContextKind::Suggested),
         false => error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names)),
     };
+    error
+}
+
+/// The error with a tip that works: behind "--", `run` takes no text but words.
+fn with_a_space(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    let is_run = words.get(1).is_some_and(|word| word == "run");
+    if is_run && error.remove(ContextKind::Suggested).is_some() {
+        let tip = "to run a text that begins with '-', put a space in front of it".into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
     error
 }
 

@@ -206,10 +206,11 @@ fn run_and_explain(
     let began = Instant::now();
     let mut watched = Watched {
         stages: Stages::start(texts, &size, patient, &mut signals),
-        family: below
-            .clone()
-            .filter(|_| options.looks(whole.as_ref()))
-            .map(|below| Family::new(below, size, allowed, options.shell_program())),
+        family: below.clone().filter(|_| options.looks(whole.as_ref())).map(|below| {
+            let mut family = Family::new(below, size, allowed, options.shell_program());
+            family.patient = patient;
+            family
+        }),
         below,
         places: (!options.no_place).then_some(placer),
         placer: None,

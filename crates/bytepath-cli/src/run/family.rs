@@ -15,6 +15,7 @@ use super::below::Below;
 use super::placing::{May, Places, Seen};
 use super::process::{self, Moved, OpenPipe, Reading};
 use super::sizes::PipeSize;
+use crate::sys::spawn;
 
 /// Of more processes than this, the first are looked at.
 const LOOKED_AT_MAX: usize = 256;
@@ -41,12 +42,16 @@ pub(super) struct Member {
     pub(super) now: Reading,
     before: Reading,
     pub(super) pipes: Vec<OpenPipe>,
+    /// Whether it was seen with a file open that it can write to, but for messages.
+    writes_file: bool,
     has_children: bool,
     program: Option<(u64, u64)>,
     /// The CPU that we put it on, or the one who started it.
     placed: Option<usize>,
     /// Whether it was put elsewhere since, by itself or by others: there it stays.
     elsewhere: bool,
+    /// Whether it was made patient, by us or the one who started it.
+    patient: bool,
     /// Whether it is still there.
     pub(super) alive: bool,
     /// Whether it was looked at after its end, so that its counts are whole.
@@ -96,6 +101,15 @@ impl Doing {
     }
 }
 
+/// Who has an end of a pipe.
+#[derive(Debug, Clone, Default)]
+struct Had {
+    /// For how long each had it, by its number.
+    times: BTreeMap<i32, Duration>,
+    /// Whether others that had it have ended.
+    outlived_others: bool,
+}
+
 /// A pipe between two of them.
 #[derive(Debug, Clone)]
 pub(super) struct Joint {
@@ -104,6 +118,8 @@ pub(super) struct Joint {
     /// How much it can hold, as last seen.
     pub(super) holds_bytes: usize,
     pub(super) fill_bytes: u64,
+    /// Who has either end.
+    had: [Had; 2],
     /// The most that was seen in it.
     most_bytes: u64,
     /// What each wrote who had the end for it, and what each read, to whatever file, by their numbers and as last
@@ -130,6 +146,8 @@ pub(super) struct Family {
     below: Below,
     size: PipeSize,
     pub(super) allowed: CpuList,
+    /// Whether what is started is patient.
+    pub(super) patient: bool,
     /// The program of the shell, whose processes are not told where to run.
     shell: Option<(u64, u64)>,
     /// Our own program, which is also that of our movers.
@@ -158,6 +176,7 @@ impl Family {
             forgotten_s: 0.0,
             size,
             allowed,
+            patient: false,
             shell,
             own: process::program(getpid()),
             looked: Instant::now(),
@@ -262,7 +281,11 @@ impl Family {
         let placed = parent.and_then(|parent| parent.placed);
         // It may have been started just before its parent was put there.
         let placed = placed.filter(|cpu| runs_on(pid, &[*cpu].into()));
-        self.members.push(Member { placed, ..Member::new(pid, reading.clone()) });
+        self.members.push(Member {
+            placed,
+            patient: self.patient,
+            ..Member::new(pid, reading.clone())
+        });
         self.members.last_mut().expect("it was just put there")
     }
 
@@ -300,19 +323,15 @@ impl Family {
     }
 
     /// Which pipe joins whom. A shell has the ends of its stages' pipes until it has started them,
-    /// and a process may hand its end on: so both are looked for again.
+    /// and a process may hand its end on: so both are looked for again, among those who have it now.
     fn join(&mut self) {
-        let mut ends: BTreeMap<u64, [Option<&Member>; 2]> = BTreeMap::new();
+        let mut ends: BTreeMap<u64, [Vec<&Member>; 2]> = BTreeMap::new();
         let mut moved = Vec::new();
         for member in self.members.iter().filter(|member| member.alive) {
             let works = !member.has_children && !self.is_shell(member);
             for pipe in &member.pipes {
                 let end = usize::from(pipe.is_read);
-                let holder = &mut ends.entry(pipe.number).or_default()[end];
-                // Those below come later, and one without children does the work itself.
-                if holder.is_none_or(|before| before.has_children || !member.has_children) {
-                    *holder = Some(member);
-                }
+                ends.entry(pipe.number).or_default()[end].push(member);
                 moved.extend(
                     member
                         .now
@@ -323,11 +342,13 @@ impl Family {
             }
         }
         for (number, ends) in ends {
-            let [Some(writer), Some(reader)] = ends else { continue };
-            if writer.pid != reader.pid {
-                let new = Joint::new(writer.pid, reader.pid);
-                let joint = self.joints.entry(number).or_insert(new);
-                (joint.writer, joint.reader) = (writer.pid, reader.pid);
+            let known = self.joints.get(&number);
+            let had = [0, 1].map(|end| self.had(&ends[end], known.map(|joint| &joint.had[end])));
+            let worker = |end: usize| worker(&ends[end], &had[end]);
+            let (Some(writer), Some(reader)) = (worker(0), worker(1)) else { continue };
+            if writer != reader {
+                let joint = self.joints.entry(number).or_insert(Joint::new(writer, reader));
+                (joint.writer, joint.reader, joint.had) = (writer, reader, had);
             }
         }
         for (number, end, pid, bytes) in moved {
@@ -336,6 +357,22 @@ impl Family {
             if ends.len() < ENDS_KEPT_MAX || ends.contains_key(&pid) {
                 ends.insert(pid, bytes);
             }
+        }
+    }
+
+    fn had(&self, holders: &[&Member], before: Option<&Had>) -> Had {
+        let number = |pid: Pid| pid.as_raw_nonzero().get();
+        let has_ended =
+            |pid| !self.members.iter().any(|member| member.alive && number(member.pid) == pid);
+        let before_of = |pid| before?.times.get(&pid).copied();
+        let pids = holders.iter().map(|holder| number(holder.pid));
+        Had {
+            times: pids
+                .map(|pid| (pid, before_of(pid).unwrap_or_default() + self.window))
+                .collect(),
+            outlived_others: before.is_some_and(|before| {
+                before.outlived_others || before.times.keys().any(|pid| has_ended(*pid))
+            }),
         }
     }
 
@@ -423,7 +460,7 @@ impl Family {
         placed.fold(Ok(()), Result::and)
     }
 
-    /// Those that go on when nobody looks at them any more run where the kernel puts them.
+    /// Those that go on when nobody looks at them any more run where and when the kernel has them run.
     pub(super) fn let_go(&mut self) {
         self.members.iter_mut().for_each(|member| member.let_go(&self.allowed));
     }
@@ -463,7 +500,7 @@ impl Family {
             return Through::About(bytes);
         }
         let alone = readers.filter(|it| it.reads_input_alone() && it.reads_one_pipe());
-        match alone.map(read).sum() {
+        match alone.map(read).map(without_start).sum() {
             0 => Through::Unknown,
             bytes => Through::AtLeast(bytes),
         }
@@ -542,8 +579,18 @@ impl Family {
             }
             through => through,
         };
-        let is_of_reader = read > written && through == Through::About(read.unwrap_or(0));
+        let is_as_read = through == Through::About(read.unwrap_or(0));
+        let is_of_reader = read > written && is_as_read;
+        let splices = |reader: &Member| self.may_splice(reader) && !reader.names_file;
         match through {
+            // One that splices counts only what it could not, and the writer all that it gave on.
+            Through::About(read) if is_as_read && reader.is_some_and(splices) => {
+                let has_one_output = writer.is_some_and(Member::has_one_output);
+                match written.filter(|written| *written > read && has_one_output) {
+                    Some(written) => Through::About(written),
+                    None => Through::AtLeast(without_start(read)),
+                }
+            }
             // Nobody tells what of that it read from its other files.
             _ if is_of_reader && reader.is_some_and(|reader| reader.names_file) => {
                 let seen = writer.zip(writer.and_then(|writer| writer.now.moved));
@@ -576,12 +623,12 @@ impl Family {
     ) -> Option<Through> {
         let is_more = |read: u64| read > written && !agree(&(read, written));
         let last_seen = reader.now.moved.map_or(0, |moved| moved.read_bytes);
-        let has_spliced = writer.may_splice() && !self.is_ours(writer);
+        let has_spliced = self.may_splice(writer) && !self.is_ours(writer);
         match read {
             _ if is_more(last_seen) && reader.reads_input_alone() => Some(match read {
                 // As its shell tells, which may have run others.
                 Some(read) if read.saturating_sub(last_seen) <= read / 4 => Through::About(read),
-                _ => Through::AtLeast(last_seen),
+                _ => Through::AtLeast(without_start(last_seen)),
             }),
             _ if written <= START_BYTES => None,
             Some(read) => (has_spliced && is_more(read)).then_some(Through::AtLeast(written)),
@@ -599,6 +646,11 @@ impl Family {
         if is_bounded && is_more { read_bytes } else { written_bytes }
     }
 
+    /// Whether it may move a part by splice(2), which nobody counts.
+    fn may_splice(&self, member: &Member) -> bool {
+        member.now.name == "pv" || self.is_ours(member)
+    }
+
     /// Whether it runs our own program.
     fn is_ours(&self, member: &Member) -> bool {
         self.own.is_some() && member.program == self.own
@@ -611,17 +663,20 @@ impl Family {
 
 impl Member {
     fn new(pid: Pid, reading: Reading) -> Member {
+        let (pipes, writes_file) = process::open(pid);
         Member {
             pid,
             words: process::words(pid).unwrap_or_else(|| reading.name.clone()),
             names_file: process::names_files(pid, 1, START_BYTES),
             before: reading.clone(),
             now: reading,
-            pipes: process::pipes(pid),
+            pipes,
+            writes_file,
             has_children: false,
             program: process::program(pid),
             placed: None,
             elsewhere: false,
+            patient: false,
             alive: true,
             seen_ended: false,
             doing: Doing::default(),
@@ -651,7 +706,9 @@ impl Member {
         self.before = std::mem::replace(&mut self.now, reading);
         self.has_children = has_children;
         if !self.rested {
-            self.pipes = process::pipes(self.pid);
+            let (pipes, writes_file) = process::open(self.pid);
+            self.pipes = pipes;
+            self.writes_file |= writes_file;
             self.program = process::program(self.pid);
             self.sleeps_in = process::sleeps_in(self.pid);
         }
@@ -676,9 +733,9 @@ impl Member {
         }
     }
 
-    /// Whether it may move a part by splice(2), which nobody counts.
-    fn may_splice(&self) -> bool {
-        self.now.name == "pv"
+    /// Whether all that it writes, but for messages, goes to its pipe, as far as was seen.
+    fn has_one_output(&self) -> bool {
+        self.passes_on() || (!self.pipes.is_empty() && !self.writes_file)
     }
 
     /// Whether it reads nothing but its input, and that is a pipe: one of these, without the name
@@ -708,11 +765,15 @@ impl Member {
         }
     }
 
-    /// Puts it back on all CPUs when it leaves us, if it is still there.
+    /// Puts it back on all CPUs when it leaves us, and as impatient as any, if it is still there.
     fn let_go(&mut self, allowed: &CpuList) {
-        if self.placed.is_some() && process::began(self.pid) == Some(self.now.began) {
+        let is_ours = self.placed.is_some() || self.patient;
+        if is_ours && process::began(self.pid) == Some(self.now.began) {
             // If the kernel does not let us, it did not let us put it there either.
             let _ = self.place(None, allowed);
+            if self.patient {
+                process::tasks(self.pid).into_iter().for_each(spawn::end_patience);
+            }
         }
     }
 
@@ -817,6 +878,19 @@ impl Member {
     }
 }
 
+/// Who does the work of an end of a pipe, of those who have it: where others came with it and went, as what a
+/// loop runs, none that came for a moment.
+fn worker(holders: &[&Member], had: &Had) -> Option<Pid> {
+    let longest = had.times.values().max().filter(|_| had.outlived_others);
+    let time = |holder: &Member| had.times[&holder.pid.as_raw_nonzero().get()];
+    let stays = |holder: &&&Member| longest.is_none_or(|longest| time(holder) * 2 > *longest);
+    // Those below come later, and one without children does the work itself.
+    let worker = holders.iter().filter(stays).reduce(|before, holder| {
+        if before.has_children || !holder.has_children { holder } else { before }
+    });
+    worker.map(|worker| worker.pid)
+}
+
 /// Whether a process may run on these CPUs, and on no others.
 fn runs_on(pid: Pid, cpus: &BTreeSet<usize>) -> bool {
     let its = |set: CpuSet| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
@@ -839,6 +913,11 @@ pub(super) enum Through {
 
 /// What programs read when they start, at the most: some kilobytes.
 const START_BYTES: u64 = 64 << 10;
+
+/// What it read of its input, at the least.
+fn without_start(read_bytes: u64) -> u64 {
+    read_bytes.saturating_sub(START_BYTES)
+}
 
 /// Whether two counts are of the same bytes.
 fn agree((one, other): &(u64, u64)) -> bool {
@@ -904,6 +983,7 @@ impl Joint {
             holds_bytes: 0,
             fill_bytes: 0,
             most_bytes: 0,
+            had: Default::default(),
             moved: Default::default(),
             refused: None,
             looks: 0,
@@ -923,6 +1003,11 @@ impl Joint {
         };
         // All read something as they start.
         [of(0, self.writer, 0), of(1, self.reader, START_BYTES)]
+    }
+
+    /// Of about so many bytes, and more that went through unseen: what certainly did.
+    pub(super) fn at_least(&self, bytes: u64) -> Through {
+        Through::AtLeast(without_start(bytes).max(self.most_bytes))
     }
 
     /// A pipe has room for as many pieces as for pages, and pieces may be smaller.
@@ -1081,7 +1166,8 @@ mod tests {
         let family = Family::new(below, size, CpuList::default(), None);
         let told = |written, read, program| {
             let writer = Member { program, ..moved(0, written) };
-            family.told(Some(&writer), Some(&moved(read, 0)), 0)
+            let reader = Member { program: None, ..moved(read, 0) };
+            family.told(Some(&writer), Some(&reader), 0)
         };
         let (ours, mib) = (family.own, 1 << 20);
         // A line of progress is no part of them.
@@ -1102,7 +1188,8 @@ mod tests {
         let (ours, mib) = (family.own, 1 << 20);
         let told = |written, names_file, program| {
             let writer = Member { program, ..moved(0, written) };
-            let reader = Member { names_file, seen_ended: true, ..moved(40 * mib, 0) };
+            let reader =
+                Member { names_file, seen_ended: true, program: None, ..moved(40 * mib, 0) };
             family.told(Some(&writer), Some(&reader), mib)
         };
         for program in [None, ours] {
@@ -1142,7 +1229,10 @@ mod tests {
             }
             (joint.others()[1], family.through(&joint))
         };
-        assert_eq!(told(&[("wc", 20 * mib)], false, 0), (0, Through::AtLeast(20 * mib)));
+        assert_eq!(
+            told(&[("wc", 20 * mib)], false, 0),
+            (0, Through::AtLeast(20 * mib - START_BYTES))
+        );
         assert_eq!(told(&[("wc", 20 * mib)], true, 0), (0, Through::About(20 * mib)));
         assert_eq!(told(&[("gzip", 20 * mib)], true, 0), (0, Through::About(20 * mib)));
         // What others read may be of other files.
@@ -1154,7 +1244,7 @@ mod tests {
             assert_eq!(told(&[(reader, 20 * mib)], true, 0), (0, Through::Unknown), "{reader}");
         }
         let several = [("cat", 2 * mib), ("gzip", 500 * mib), ("wc", mib), ("cat", 4000)];
-        assert_eq!(told(&several, true, 0), (3, Through::AtLeast(3 * mib)));
+        assert_eq!(told(&several, true, 0), (3, Through::AtLeast(3 * mib - 2 * START_BYTES)));
         // Who read less than was seen in it does not count what it moves.
         assert_eq!(told(&[("gzip", mib)], true, 2 * mib), (0, Through::Unknown));
         // Who slept before it read nothing of it.
@@ -1179,10 +1269,12 @@ mod tests {
             let parent = (number == 2).then(|| pid(3));
             let (has_waited, moved) = (number == 3, Some(moved));
             let reading = Reading { name: name.to_owned(), parent, has_waited, moved, ..ours };
-            let pipes = vec![OpenPipe { fd: 0, number: 7, is_read: true }];
+            let pipes =
+                vec![OpenPipe { fd: u32::from(number == 1), number: 7, is_read: number != 1 }];
+            let writes_file = words.contains(" -T ");
             let member = Member::new(pid(number), reading);
             let names_file = words.contains(" - ");
-            Member { words, names_file, seen_ended, pipes, program: None, ..member }
+            Member { words, names_file, seen_ended, pipes, writes_file, program: None, ..member }
         };
         let of_reader = |read_bytes| Moved { read_bytes, written_bytes: 0 };
         let of_shell = of_reader(shell.unwrap_or(0));
@@ -1219,8 +1311,11 @@ mod tests {
         let pv = "pv -q f";
         // As its shell counts, if the reader itself was seen to have read nearly as much.
         assert_eq!(of([pv, "cat"], 19 * mib, Some(20 * mib)), Through::About(20 * mib));
-        assert_eq!(of([pv, "cat"], 9 * mib, Some(20 * mib)), Through::AtLeast(9 * mib));
-        assert_eq!(of([pv, "cat"], 19 * mib, None), Through::AtLeast(19 * mib));
+        assert_eq!(
+            of([pv, "cat"], 9 * mib, Some(20 * mib)),
+            Through::AtLeast(9 * mib - START_BYTES)
+        );
+        assert_eq!(of([pv, "cat"], 19 * mib, None), Through::AtLeast(19 * mib - START_BYTES));
         // What it read may have been other files.
         for reader in ["md5sum", "cat - g"] {
             assert_eq!(of([pv, reader], 19 * mib, Some(20 * mib)), Through::AtLeast(2 * mib));
@@ -1231,6 +1326,36 @@ mod tests {
         assert_eq!(of(["cat f", "md5sum"], 19 * mib, None), Through::AtLeast(2 * mib));
         assert_eq!(of(["cat f", "cat - g"], 19 * mib, Some(20 * mib)), Through::About(2 * mib));
         assert_eq!(of([pv, "cat"], 2 * mib, Some(2 * mib)), Through::Agreed(2 * mib));
+    }
+
+    #[test]
+    fn of_a_reader_that_splices_the_writer_tells_if_it_has_no_other_output() {
+        let mib = 1 << 20;
+        let of = |words, read| told_of(words, (40 * mib, 40 * mib), read, Some(read));
+        assert_eq!(of(["head f", "pv -q"], 4 * mib), Through::About(40 * mib));
+        let least = Through::AtLeast(4 * mib - START_BYTES);
+        assert_eq!(of(["sort -T d", "pv -q"], 4 * mib), least);
+        assert_eq!(of(["head f", "cat"], 4 * mib), Through::About(4 * mib));
+        assert_eq!(of(["head f", "pv -q"], 40 * mib), Through::Agreed(40 * mib));
+    }
+
+    #[test]
+    fn what_has_an_end_for_a_moment_is_not_whom_a_pipe_joins() {
+        let pid = |number| Pid::from_raw(number).expect("one");
+        let member = |number, has_children| {
+            let reading = Reading::of(getpid()).expect("ours");
+            Member { has_children, ..Member::new(pid(number), reading) }
+        };
+        let (shell, child) = (member(1, true), member(2, false));
+        let of = |shell_ms, child_ms, outlived_others| {
+            let times = [(1, shell_ms), (2, child_ms)];
+            let times = times.map(|(pid, ms)| (pid, Duration::from_millis(ms))).into();
+            worker(&[&shell, &child], &Had { times, outlived_others })
+        };
+        assert_eq!(of(1000, 100, true), Some(pid(1)));
+        assert_eq!(of(150, 100, true), Some(pid(2)));
+        assert_eq!(of(1000, 100, false), Some(pid(2)), "it may have been started late");
+        assert_eq!(worker(&[], &Had::default()), None);
     }
 
     #[test]

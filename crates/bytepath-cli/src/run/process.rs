@@ -278,24 +278,25 @@ pub(super) fn sleeps_in(pid: Pid) -> Option<String> {
     (!place.is_empty() && place != "0").then_some(place)
 }
 
-/// The pipes that it has open: descriptor, number of the pipe, and whether it can be read.
-pub(super) fn pipes(pid: Pid) -> Vec<OpenPipe> {
+/// The pipes that it has open, and whether it has a file open that it can write to, but for messages.
+pub(super) fn open(pid: Pid) -> (Vec<OpenPipe>, bool) {
     /// Programs have their pipes among their first descriptors, and some have thousands.
     const LOOKED_AT_MAX: usize = 64;
     let folder = path(pid, "fd");
     let open = fs::read_dir(&folder).into_iter().flatten().flatten().take(LOOKED_AT_MAX);
+    let mut writes_file = false;
     let pipe = |entry: fs::DirEntry| {
         let target = fs::read_link(entry.path()).ok()?;
-        let number = target.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()?;
         // The link's own permissions tell how it was opened.
-        let mode = entry.metadata().ok()?.mode();
-        Some(OpenPipe {
-            fd: entry.file_name().to_str()?.parse().ok()?,
-            number,
-            is_read: mode & 0o400 != 0,
-        })
+        let may = |mode| entry.metadata().is_ok_and(|link| link.mode() & mode != 0);
+        let fd = entry.file_name().to_str()?.parse().ok()?;
+        let is_file = target.is_absolute() && !target.starts_with("/dev");
+        writes_file |= is_file && fd != 2 && may(0o200);
+        let number = target.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()?;
+        Some(OpenPipe { fd, number, is_read: may(0o400) })
     };
-    open.filter_map(pipe).collect()
+    let pipes = open.filter_map(pipe).collect();
+    (pipes, writes_file)
 }
 
 /// Whether its words name so many files of more than so many bytes.
@@ -368,7 +369,7 @@ mod tests {
         assert!(!reading.has_ended() && reading.threads >= 1 && reading.run_ns > 0, "{reading:?}");
         let (read, write) = rustix::pipe::pipe().expect("a pipe");
         use std::os::fd::AsRawFd;
-        let of = |fd: i32| pipes(us).into_iter().find(|pipe| i64::from(pipe.fd) == i64::from(fd));
+        let of = |fd: i32| open(us).0.into_iter().find(|pipe| i64::from(pipe.fd) == i64::from(fd));
         let (read, write) = (of(read.as_raw_fd()), of(write.as_raw_fd()));
         let (read, write) = (read.expect("it is open"), write.expect("it is open"));
         assert!(read.is_read && !write.is_read && read.number == write.number);

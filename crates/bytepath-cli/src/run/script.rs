@@ -321,12 +321,12 @@ impl Stage {
         let name = str::from_utf8(&self.text[start..end]).ok()?;
         let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || b"_-+./".contains(&letter);
         let sets_path = self.text[..start].windows(5).any(|word| word == b"PATH=");
-        let is = name.bytes().all(is_plain) && !sets_path && !functions_are_inherited();
-        is.then_some((start, name))
+        (name.bytes().all(is_plain) && !sets_path).then_some((start, name))
     }
 }
 
-/// Whether bash, as `sh`, would know functions from the start, under names of programs.
+/// Whether bash, also as `sh`, would know functions from the start, under names of programs; no other
+/// shell would.
 pub(super) fn functions_are_inherited() -> bool {
     std::env::vars_os().any(|(name, _)| name.as_bytes().starts_with(b"BASH_FUNC_"))
 }
@@ -520,7 +520,8 @@ impl Reader<'_> {
         if stage.program.is_none() {
             return Err("a stage has no program");
         }
-        let own = self.own.zip(stage.mover_at());
+        let own = self.own.filter(|_| !(self.replaces_itself && functions_are_inherited()));
+        let own = own.zip(stage.mover_at());
         let is_own = own.is_some();
         let exec_at = if self.replaces_itself { None } else { stage.exec_at() };
         let exec: &[u8] = if self.replaces_itself { b"" } else { b"exec " };

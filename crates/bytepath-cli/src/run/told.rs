@@ -369,7 +369,11 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
         let seconds = whole.and_then(|_| Some(lived_s(joint.writer)?.min(lived_s(joint.reader)?)));
         let seconds = seconds.filter(|seconds| *seconds >= LIVED_S_MIN);
         let at_least = family.is_at_least(joint);
-        let pipe = told(from, to, family.through(joint), Some(joint));
+        let through = match family.through(joint) {
+            Through::About(bytes) if at_least => joint.at_least(bytes),
+            through => through,
+        };
+        let pipe = told(from, to, through, Some(joint));
         let (agreed, at_least) = (pipe.agreed && !at_least, pipe.at_least || at_least);
         (from != to).then_some(RanPipe { at_least, agreed, seconds, ..pipe })
     });

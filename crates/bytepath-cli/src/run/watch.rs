@@ -235,12 +235,12 @@ impl Watched {
 
     /// How a shell that ran it would have ended: by the signal that was sent to it; by the key that
     /// interrupts, if any stage ended by that and none had its own answer; or as its last stage did. A shell
-    /// that was run ended itself.
+    /// that was run ended itself: by a signal that went on to it, unless its text has an answer to that.
     pub(super) fn end(&self) -> End {
         let of_stages = if self.pipefail { self.stages.failed_end() } else { self.stages.end() };
         match (self.ended_by, of_stages) {
-            (Some(signal), _) if is_passed_on(signal) => End::Killed(signal),
             (_, end) if self.is_whole => end,
+            (Some(signal), _) if is_passed_on(signal) => End::Killed(signal),
             (Some(SIGINT), _)
                 if self.stages.any_ended_by(SIGINT) && !self.interrupt_was_answered =>
             {

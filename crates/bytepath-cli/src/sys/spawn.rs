@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::Pid;
 
 use super::start;
 
@@ -69,14 +70,7 @@ pub(crate) fn spawn_as_we_were(
             unsafe { libc::close(*fd) };
         }
         if patient {
-            // The kernel's structure; some C libraries' own has more, and their function refuses.
-            let no_priority: libc::c_int = 0;
-            // Where it is refused, all runs as it would have.
-            // SAFETY: it reads one number, which is there.
-            unsafe {
-                let (call, batch) = (libc::SYS_sched_setscheduler, libc::SCHED_BATCH);
-                libc::syscall(call, 0, batch, &raw const no_priority)
-            };
+            set_policy(0, libc::SCHED_BATCH);
         }
         // SAFETY: `mask` was filled by the same call, and the old mask is not asked for.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, null_mut()) };
@@ -104,10 +98,30 @@ fn may_do_more() -> bool {
 /// one that runs sleeps or has had its share. Of two programs with a pipe between them on one CPU,
 /// each then goes on until the pipe is full or empty, and not only until it has moved one piece.
 pub(crate) fn may_be_patient() -> bool {
+    policy(0) == libc::c_long::from(libc::SCHED_OTHER)
+}
+
+/// Gives a thread that is patient the usual policy, which this process then has ([`may_be_patient`]).
+pub(crate) fn end_patience(task: Pid) {
+    let task = task.as_raw_nonzero().get();
+    if policy(task) == libc::c_long::from(libc::SCHED_BATCH) {
+        set_policy(task, libc::SCHED_OTHER);
+    }
+}
+
+/// A thread's policy; 0 is this one.
+fn policy(task: libc::pid_t) -> libc::c_long {
     // Of the kernel itself: some C libraries refuse to ask it.
     // SAFETY: it takes a number and gives a number.
-    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
-    policy == libc::c_long::from(libc::SCHED_OTHER)
+    unsafe { libc::syscall(libc::SYS_sched_getscheduler, task) }
+}
+
+/// Where it is refused, all runs as it would have. Its niceness stays.
+fn set_policy(task: libc::pid_t, policy: libc::c_int) {
+    // The kernel's structure; some C libraries' own has more, and their function refuses.
+    let no_priority: libc::c_int = 0;
+    // SAFETY: it reads one number, which is there.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, task, policy, &raw const no_priority) };
 }
 
 /// While it lives, signals that end a program wait, and have no handler that a new process would

@@ -165,6 +165,40 @@ fn a_stage_that_answers_sigterm_is_waited_for() {
     }
 }
 
+/// A shell that runs a text with an answer of its own is not ended by the signal; one that runs stages alone
+/// has none.
+#[test]
+fn a_text_that_answers_a_signal_ends_as_it_says() {
+    let signals = [(Signal::TERM, "TERM"), (Signal::HUP, "HUP"), (Signal::INT, "INT")];
+    let cases = shells().flat_map(|shell| signals.map(|(signal, name)| (shell, signal, name)));
+    for (shell, signal, name) in cases {
+        let answers =
+            format!("trap \"exit 7\" {name}; echo \"$$\" >&2; while :; do sleep 0.05; done");
+        for to_group in [false, true] {
+            for (text, is_whole) in
+                [(answers.clone(), true), (format!("sh -c '{answers}' | cat"), false)]
+            {
+                // Of a key's, what is sent to it alone reaches nobody, and stages tell by their ends.
+                if signal == Signal::INT && !(to_group && is_whole) {
+                    continue;
+                }
+                let words = ["--default-signal", BYTEPATH, "run", "--shell", shell, &text];
+                let (mut program, _, _told) = telling(Command::new("env").args(words), 1);
+                let us = pid_of(&mut program);
+                match to_group {
+                    true => rustix::process::kill_process_group(us, signal),
+                    false => kill_process(us, signal),
+                }
+                .expect("it runs");
+                let status = program.done().status;
+                let ended = (status.code(), status.signal());
+                let wanted = if is_whole { (Some(7), None) } else { (None, Some(signal.as_raw())) };
+                assert_eq!(ended, wanted, "{shell}: {text}, to the group: {to_group}");
+            }
+        }
+    }
+}
+
 /// By Ctrl-Z all stop, and by a signal to stages they alone.
 #[test]
 fn time_that_it_was_stopped_is_told() {

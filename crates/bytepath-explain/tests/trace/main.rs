@@ -351,6 +351,54 @@ fn bytes_of_a_connection_are_told_to_the_byte() {
 }
 
 #[test]
+fn what_is_read_when_a_connection_has_ended_is_its_own_and_not_the_next_ones() {
+    use std::io::Read as _;
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = server.local_addr().expect("an address").port();
+    let lines = format!(
+        "import select, socket\n\
+         for sent, comes in [(1000, 50000), (10, 300), (20, 200)]:\n\
+         \x20   c = socket.create_connection(('127.0.0.1', {port}))\n\
+         \x20   c.sendall(bytes(sent))\n\
+         \x20   c.shutdown(socket.SHUT_WR)\n\
+         \x20   ended = select.poll()\n\
+         \x20   ended.register(c, 0)\n\
+         \x20   ended.poll()\n\
+         \x20   while c.recv(65536): pass\n\
+         \x20   c.close()"
+    );
+    let Some(mut python) = python(&lines) else { return };
+    std::thread::spawn(move || {
+        for mut stream in server.incoming().flatten() {
+            let asked = stream.read_to_end(&mut Vec::new()).expect("it asks");
+            let answer = [(1000, 50_000), (10, 300), (20, 200)].iter().find(|of| of.0 == asked);
+            stream.write_all(&vec![5; answer.map_or(0, |of| of.1)]).expect("all is sent");
+        }
+    });
+    let Some(traced) = of_command(Mode::Tcp, &mut python) else { return };
+    let TraceFound::Tcp(rows) = &traced.found else { panic!("{traced:?}") };
+    let moved: Vec<_> = rows.iter().map(|row| (row.sent_bytes, row.received_bytes)).collect();
+    assert_eq!(moved, [(1000, 50_000), (10, 300), (20, 200)], "{rows:#?}");
+    for row in rows {
+        assert!(!row.local.ends_with(":0") && row.remote.ends_with(&port.to_string()), "{row:?}");
+        assert!(row.lifetime_seconds.is_some() && row.round_trip_seconds.is_some(), "{row:?}");
+    }
+}
+
+/// A Python that runs these lines, which it can.
+fn python(lines: &str) -> Option<Command> {
+    let mut python = Command::new("python3");
+    let is_there = python.arg("-V").output().is_ok_and(|done| done.status.success());
+    if !is_there {
+        println!("skipped: no python3");
+        return None;
+    }
+    let mut python = Command::new("python3");
+    python.args(["-c", lines]);
+    Some(python)
+}
+
+#[test]
 fn a_process_that_runs_already_is_followed() {
     let Some(mut tracing) = work::start(Mode::Syscalls) else { return };
     let mut cat = Command::new("cat")

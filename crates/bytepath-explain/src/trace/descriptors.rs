@@ -7,7 +7,7 @@
 use rustix::io::Errno;
 
 use super::asm::{Alu, Asm, Helper, If, Label, Reg, Size};
-use super::calls::{CALLS, NUMBER, RESULT};
+use super::calls::{self, CALLS, RESULT};
 use super::hook::{Hook, SCRATCH, Unknown, chase};
 use super::tasks::{Tasks, task};
 use crate::sys::bpf::{Map, MapKind};
@@ -109,7 +109,7 @@ impl Kinds {
         let (no_ring, done) = (asm.label(), asm.label());
         tasks.running(asm, end);
         asm.store(Size::B4, Reg::R7, task::CALL, 0);
-        hook.value(asm, Reg::R8, &NUMBER)?;
+        calls::row_of(hook, asm, Reg::R8, Reg::R9)?;
         asm.store(Size::B4, Reg::R10, SCRATCH, Reg::R8);
         asm.lookup(&self.kinds, SCRATCH, end);
         asm.load(Size::B4, Reg::R9, Reg::R0, 0);

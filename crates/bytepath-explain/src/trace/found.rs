@@ -346,7 +346,7 @@ fn wakeup(tasks: &tasks::Tasks, row: &wakeups::Row, interrupt: Option<&str>) -> 
 
 fn syscall(row: calls::Row) -> TraceSyscall {
     TraceSyscall {
-        name: crate::syscalls::name_of(row.number.into()),
+        name: calls::name(row.number),
         calls: row.calls,
         errors: row.errors,
         seconds: seconds(row.total_ns),

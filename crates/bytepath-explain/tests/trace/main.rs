@@ -152,6 +152,25 @@ fn errors_of_system_calls_are_counted() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+fn a_call_of_the_table_for_32_bits_has_no_name_of_the_other() {
+    // mov eax, 20 (getpid); int 0x80; ret
+    let lines = "import ctypes, mmap, os\n\
+         code = mmap.mmap(-1, 4096, prot=7)\n\
+         code.write(b'\\xb8\\x14\\0\\0\\0\\xcd\\x80\\xc3')\n\
+         call = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))\n\
+         for _ in range(7): assert call() == os.getpid()";
+    let Some(mut command) = python(lines) else { return };
+    if !command.stderr(Stdio::null()).status().expect("it is there").success() {
+        return println!("skipped: this kernel has no such calls");
+    }
+    let Some(traced) = of_command(Mode::Syscalls, &mut command) else { return };
+    let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
+    let of = |name: &str| calls.iter().find(|row| row.name == name).map_or(0, |row| row.calls);
+    assert_eq!((of("32-bit call 20"), of("writev")), (7, 0), "{calls:#?}");
+}
+
+#[test]
 fn soft_interrupts_are_as_many_as_the_kernel_counts() {
     let before = soft_interrupts();
     let Some(mut tracing) = work::start(Mode::Softirq) else { return };

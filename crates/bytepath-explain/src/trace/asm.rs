@@ -103,6 +103,7 @@ pub(super) enum Helper {
     StackId = 27,
     Task = 35,
     Stack = 67,
+    ReadUser = 112,
     ReadKernel = 113,
     ReadKernelString = 115,
     RingReserve = 131,

@@ -313,6 +313,29 @@ fn what_was_done_before_an_exec_has_the_name_and_the_functions_of_then() {
     }
 }
 
+#[test]
+fn what_a_program_makes_itself_was_not_open_before() {
+    // So many bytes that nobody else moves as many.
+    let lines = "import os, select\n\
+         r, w = os.pipe()\n\
+         os.write(w, bytes(12345))\n\
+         os.read(r, 12345)\n\
+         os.write(os.memfd_create('ours'), bytes(23456))\n\
+         select.epoll()";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::FileLife, &mut python) else { return };
+    let mut ours: Vec<_> = files(&traced)
+        .iter()
+        .filter(|file| file.opened_at.is_some())
+        .map(|file| (file.read_bytes, file.written_bytes))
+        .filter(|(read, written)| [12345, 23456].contains(&(read + written)))
+        .collect();
+    ours.sort();
+    assert_eq!(ours, [(0, 12345), (0, 23456), (12345, 0)], "{:#?}", files(&traced));
+    let epoll = files(&traced).iter().find(|file| file.path == "anon_inode:[eventpoll]");
+    assert!(epoll.is_some_and(|file| file.opened_at.is_some()), "{:#?}", files(&traced));
+}
+
 /// This thread and what it starts run on one of its CPUs from now on.
 fn keep_to_one_cpu() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -402,6 +425,39 @@ fn what_is_read_when_a_connection_has_ended_is_its_own_and_not_the_next_ones() {
         assert!(!row.local.ends_with(":0") && row.remote.ends_with(&port.to_string()), "{row:?}");
         assert!(row.lifetime_seconds.is_some() && row.round_trip_seconds.is_some(), "{row:?}");
     }
+}
+
+#[test]
+fn what_is_only_looked_at_is_not_received_and_each_of_several_messages_is() {
+    let lines = "import ctypes as c, socket\n\
+         libc = c.CDLL(None, use_errno=True)\n\
+         class Vector(c.Structure): _fields_ = [('base', c.c_char_p), ('len', c.c_size_t)]\n\
+         class Message(c.Structure): _fields_ = [('name', c.c_void_p), ('name_len', c.c_uint), \
+         ('vectors', c.POINTER(Vector)), ('count', c.c_size_t), ('control', c.c_void_p), \
+         ('control_len', c.c_size_t), ('flags', c.c_int)]\n\
+         class One(c.Structure): _fields_ = [('message', Message), ('len', c.c_uint)]\n\
+         def several(*sizes):\n\
+         \x20   vectors = [Vector(bytes(size), size) for size in sizes]\n\
+         \x20   return (One * len(sizes))(*[One(Message(None, 0, c.pointer(v), 1)) for v in vectors])\n\
+         s = socket.create_server(('127.0.0.1', 0))\n\
+         a = socket.create_connection(s.getsockname())\n\
+         b, _ = s.accept()\n\
+         a.sendall(bytes(1000))\n\
+         for _ in range(9): assert len(b.recv(1000, socket.MSG_PEEK)) == 1000\n\
+         b.recvmsg(1000, 0, socket.MSG_PEEK)\n\
+         b.recv(1000)\n\
+         assert libc.sendmmsg(a.fileno(), several(100, 20, 3), 3, 0) == 3\n\
+         while len(b.recv(1000, socket.MSG_PEEK)) < 123: pass\n\
+         assert libc.recvmmsg(b.fileno(), several(60, 63), 2, 0, None) == 2";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::Tcp, &mut python) else { return };
+    let TraceFound::Tcp(rows) = &traced.found else { panic!("{traced:?}") };
+    let mut moved: Vec<_> = rows
+        .iter()
+        .map(|row| (row.sent_bytes, row.received_bytes, row.sends, row.receives))
+        .collect();
+    moved.sort();
+    assert_eq!(moved, [(0, 1123, 0, 2), (1123, 0, 2, 0)], "{rows:#?}");
 }
 
 /// A Python that runs these lines, which it can.

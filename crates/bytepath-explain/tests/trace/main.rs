@@ -45,6 +45,35 @@ fn a_sleeper_is_off_cpu_for_as_long_as_it_sleeps_and_a_timer_wakes_it() {
 }
 
 #[test]
+fn who_was_woken_and_waits_for_a_cpu_does_not_sleep() {
+    const SLEEPS: u64 = 100;
+    keep_to_one_cpu();
+    let lines = format!(
+        "import os, time\n\
+         busy = os.fork()\n\
+         while busy == 0: pass\n\
+         for _ in range({SLEEPS}): time.sleep(0.001)\n\
+         os.kill(busy, 9)"
+    );
+    let Some(mut python) = python(&lines) else { return };
+    let Some(traced) = of_command(Mode::OffCpu, &mut python) else { return };
+    let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+    if traced.missing.iter().any(|why| why.contains("no names of the kernel's functions")) {
+        println!("not looked at: names of the kernel's functions are hidden");
+        return;
+    }
+    let in_sleep = |row: &&TraceOffCpu| row.kernel_stack.iter().any(|at| at.contains("nanosleep"));
+    let times = |state: &str| -> u64 {
+        let rows = rows.iter().filter(in_sleep).filter(|row| row.state == state);
+        rows.map(|row| row.times).sum()
+    };
+    // Whoever is woken waits for the CPU on which the other computes, be it for a moment.
+    assert!(times("sleeping") >= SLEEPS, "{rows:#?}");
+    assert!(times("runnable") >= times("sleeping"), "{rows:#?}");
+    assert!(rows.iter().all(|row| row.state != "runnable" || row.waker.is_none()), "{rows:#?}");
+}
+
+#[test]
 fn who_writes_to_a_pipe_is_told_as_the_waker_of_who_reads_it() {
     let Some(traced) = of_command(Mode::OffCpu, &mut shell("(sleep 0.1; echo) | cat")) else {
         return;

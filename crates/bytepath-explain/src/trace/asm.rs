@@ -16,8 +16,7 @@ pub(super) enum Reg {
     R2,
     R3,
     R4,
-    R5,
-    R6,
+    R6 = 6,
     R7,
     R8,
     R9,
@@ -66,6 +65,7 @@ pub(super) enum If {
     Equal = 0x10,
     Above = 0x20,
     AtLeast = 0x30,
+    Below = 0xa0,
     Different = 0x50,
     SignedBelow = 0xc0,
 }

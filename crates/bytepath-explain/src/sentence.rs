@@ -16,6 +16,11 @@ const DOMINATES: f64 = 0.25;
 /// From this share of idle time on, waiting is what there is to say.
 const WAITS: f64 = 0.35;
 
+/// From this share of the time on, calls in which it slept are what there is to say where others had the
+/// CPUs, if the work itself had one for no more than that.
+const SLEEPS: f64 = 0.5;
+const RUNS_MAX: f64 = 0.1;
+
 /// Above so many switches a second of each CPU, sleeping is for each other and not for a device.
 const SWITCHES_A_SECOND: f64 = 2_000.0;
 
@@ -39,8 +44,10 @@ pub(crate) fn sentence(explained: &Explained, known: Known) -> String {
     let idle = share(explained, IDLE);
     let mut text = match idle {
         idle if idle >= WAITS => waiting(explained, idle, known.cpus),
-        _ if known.own < OWN_MIN => too_little(explained, known.own),
-        _ => working(explained, known.cpus),
+        _ => sleeping(explained, known.own).unwrap_or_else(|| match known.own {
+            ..OWN_MIN => too_little(explained, known.own),
+            _ => working(explained, known.cpus),
+        }),
     };
     let of_kernel = share(explained, KERNEL_THREADS);
     if of_kernel >= 0.1 {
@@ -58,6 +65,27 @@ pub(crate) fn sentence(explained: &Explained, known: Known) -> String {
         );
     }
     text
+}
+
+/// Where the CPUs were not idle because others had them, calls tell that the work itself slept, unless it
+/// waited in them for a CPU.
+fn sleeping(explained: &Explained, own: u64) -> Option<String> {
+    let counted = |counter: &str| explained.counters.get(counter).copied().unwrap_or(0.0);
+    let longest = explained.syscalls.first()?;
+    let in_calls = explained.syscalls.iter().filter_map(|call| call.seconds).sum::<f64>();
+    let ran = own as f64 / f64::from(explained.hz.max(1));
+    let slept = in_calls.min(explained.seconds) - ran;
+    let by_itself = counted(name::SWITCHES_VOLUNTARY) > counted(name::SWITCHES_INVOLUNTARY);
+    let sleeps = slept >= SLEEPS * explained.seconds && ran <= RUNS_MAX * explained.seconds;
+    (sleeps && by_itself).then(|| {
+        format!(
+            "It slept for {} of {}, most of all in {}: what it waits for (a device, a peer, a timer) \
+             decides, not the CPU.",
+            numbers::time(slept),
+            numbers::time(explained.seconds),
+            longest.name
+        )
+    })
 }
 
 fn too_little(explained: &Explained, own: u64) -> String {
@@ -269,6 +297,33 @@ mod tests {
             idle.syscalls = vec![call(seconds)];
             let text = sentence(&idle, TWO_CPUS);
             assert_eq!(text.contains("most of all in recvfrom"), named, "{text}");
+        }
+    }
+
+    #[test]
+    fn who_sleeps_while_others_have_the_cpus_is_told_to_sleep_and_who_waits_for_a_cpu_is_not() {
+        let call = |name: &str, seconds| SyscallCount {
+            name: name.to_owned(),
+            seconds: Some(seconds),
+            ..SyscallCount::default()
+        };
+        let told = |own, switches: [f64; 2]| {
+            let counters = [
+                (name::SWITCHES_VOLUNTARY, switches[0]),
+                (name::SWITCHES_INVOLUNTARY, switches[1]),
+            ];
+            let classes = [(OTHERS, 0.89), ("the sampler itself", 0.08), ("copying", 0.03)];
+            let mut explained = explained(&classes, &counters);
+            (explained.hz, explained.seconds) = (1000, 3.3);
+            explained.syscalls = vec![call("clock_nanosleep", 3.2), call("getppid", 0.01)];
+            sentence(&explained, Known { own, cpus: 2 })
+        };
+        let text = told(30, [300.0, 2.0]);
+        let slept = "It slept for 3.18 s of 3.30 s, most of all in clock_nanosleep";
+        assert!(text.starts_with(slept), "{text}");
+        assert!(!text.contains("sampler") && text.contains("Other programs took 89%"), "{text}");
+        for text in [told(1000, [300.0, 2.0]), told(30, [2.0, 300.0])] {
+            assert!(!text.contains("slept"), "{text}");
         }
     }
 

@@ -97,7 +97,14 @@ fn of_arms(record: &Record, arms: &[&Arm]) -> String {
     let reference = arms.iter().find(|arm| arm.reference).copied();
     let faster = surely_faster(arms);
     let mut text = match reference {
-        None => format!("{} is ahead with {}", called(best), measured(best)),
+        None => {
+            let verb = match (arms.len(), best.better) {
+                (1, Better::Lower) => "took",
+                (1, Better::Higher) => "reached",
+                _ => "is ahead with",
+            };
+            format!("{} {verb} {}", called(best), measured(best))
+        }
         Some(reference) if reference.name == best.name => ahead(reference, arms),
         Some(reference) => match best.verdict {
             Some(Verdict::Faster) => {

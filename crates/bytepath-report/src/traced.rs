@@ -94,7 +94,7 @@ pub struct TraceOffCpu {
     /// Whose it is.
     pub thread: TraceThread,
     /// `sleeping`, `uninterruptible` (it waits for a device or for memory), `stopped`, `traced`, `ended`, or
-    /// `runnable`: another was given the CPU.
+    /// `runnable`: it could have run, and another had the CPU.
     pub state: String,
     /// Seconds in all.
     pub seconds: f64,

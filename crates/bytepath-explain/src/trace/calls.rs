@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use super::TraceError;
 use super::asm::{Alu, Asm, Helper, If, Reg, Size};
 use super::attach::Attached;
-use super::hook::{Event, Hook, SCRATCH, Unknown, Value};
+use super::hook::{Event, Hook, SCRATCH, Unknown, Value, chase};
 use super::tasks::{TRACED, Tasks, number, task, wide};
 use super::wakeups::{buckets, count};
 use crate::sys::bpf::{Map, MapKind};
@@ -14,12 +14,14 @@ use crate::sys::bpf::{Map, MapKind};
 pub(super) const ENTER: Event = Event { group: "raw_syscalls", name: "sys_enter" };
 pub(super) const EXIT: Event = Event { group: "raw_syscalls", name: "sys_exit" };
 
-pub(super) const NUMBER: Value = Value { argument: ("id", 1), member: None, field: "id" };
+const NUMBER: Value = Value { argument: ("id", 1), member: None, field: "id" };
 pub(super) const RESULT: Value = Value { argument: ("ret", 1), member: None, field: "ret" };
 
 /// System calls have numbers below this on every machine that we run on; the last place is for
 /// whatever else there is.
 pub(super) const CALLS: u32 = 512;
+/// Behind them are those of programs for 32 bits, which have a table of their own.
+const ROWS: u32 = 2 * CALLS;
 /// Up to 9 minutes.
 pub(super) const BUCKETS: usize = 40;
 /// Calls, errors, nanoseconds in all, the longest, then the buckets.
@@ -48,7 +50,7 @@ pub(super) struct Row {
 
 impl Calls {
     pub(super) fn new() -> Result<Calls, Errno> {
-        let rows = Map::new(MapKind::PercpuArray, "bp_calls", 4, VALUE_BYTES, CALLS)?;
+        let rows = Map::new(MapKind::PercpuArray, "bp_calls", 4, VALUE_BYTES, ROWS)?;
         Ok(Calls { rows })
     }
 
@@ -63,7 +65,7 @@ impl Calls {
 
     fn on_exit(&self, hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
         let mut asm = hook.begin();
-        let (end, known, good, shorter) = (asm.label(), asm.label(), asm.label(), asm.label());
+        let (end, good, shorter) = (asm.label(), asm.label(), asm.label());
         tasks.running(&mut asm, end);
         asm.load(Size::B8, Reg::R9, Reg::R7, task::ENTER_NS);
         asm.jump_if(Reg::R9, If::Equal, 0, end);
@@ -72,10 +74,6 @@ impl Calls {
         asm.mov(Reg::R9, Reg::R0);
         asm.store(Size::B8, Reg::R7, task::ENTER_NS, 0);
         asm.load(Size::B8, Reg::R8, Reg::R7, task::CALL);
-        asm.mov(Reg::R1, CALLS as i32 - 1);
-        asm.jump_if(Reg::R1, If::AtLeast, Reg::R8, known);
-        asm.mov(Reg::R8, CALLS as i32 - 1);
-        asm.place(known);
         asm.store(Size::B4, Reg::R10, SCRATCH, Reg::R8);
         asm.lookup(&self.rows, SCRATCH, end);
         asm.mov(Reg::R7, Reg::R0);
@@ -100,7 +98,7 @@ impl Calls {
     /// The calls that were made, those that took longest in all first.
     pub(super) fn rows(&self, tasks: &Tasks, now_ns: u64) -> Result<Vec<Row>, Errno> {
         let mut rows = Vec::new();
-        for number in 0..CALLS {
+        for number in 0..ROWS {
             if let Some(value) = self.rows.get(&number.to_ne_bytes())? {
                 let row = row(number, &value, self.rows.value_bytes());
                 rows.push(row);
@@ -109,7 +107,7 @@ impl Calls {
         for (_, record) in tasks.tasks.entries()? {
             let since = wide(&record, task::ENTER_NS as usize);
             let traced = number(&record, task::STATE as usize) == TRACED as u32;
-            let call = wide(&record, task::CALL as usize).min(u64::from(CALLS) - 1);
+            let call = wide(&record, task::CALL as usize).min(u64::from(ROWS) - 1);
             if since > 0 && traced {
                 let row = &mut rows[call as usize];
                 row.unfinished += 1;
@@ -122,12 +120,41 @@ impl Calls {
     }
 }
 
+/// The name of the call of a row.
+pub(super) fn name(row: u32) -> String {
+    match row.checked_sub(CALLS) {
+        Some(number) => format!("32-bit call {number}"),
+        None => crate::syscalls::name_of(row.into()),
+    }
+}
+
+/// `to` = the row of the call that begins. Changes `other`; neither is of R0 to R5.
+pub(super) fn row_of(hook: &Hook<'_>, asm: &mut Asm, to: Reg, other: Reg) -> Result<(), Unknown> {
+    let (known, native) = (asm.label(), asm.label());
+    hook.value(asm, to, &NUMBER)?;
+    asm.mov(other, CALLS as i32 - 1);
+    asm.jump_if(other, If::AtLeast, to, known);
+    asm.mov(to, other);
+    asm.place(known);
+    // Where the kernel does not tell, all are taken for its own.
+    if let Ok((at, bit)) = hook.kernel.of_32_bits() {
+        asm.call(Helper::Task);
+        asm.mov(other, Reg::R0);
+        chase(asm, other, at, Size::B4);
+        asm.alu(Alu::And, other, bit);
+        asm.jump_if(other, If::Equal, 0, native);
+        asm.add(to, CALLS as i32);
+    }
+    asm.place(native);
+    Ok(())
+}
+
 /// Remembers when a traced thread called, and what.
 fn on_enter(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
     let mut asm = hook.begin();
     let end = asm.label();
     tasks.running(&mut asm, end);
-    hook.value(&mut asm, Reg::R8, &NUMBER)?;
+    row_of(hook, &mut asm, Reg::R8, Reg::R9)?;
     asm.store(Size::B8, Reg::R7, task::CALL, Reg::R8);
     asm.call(Helper::Now);
     asm.store(Size::B8, Reg::R7, task::ENTER_NS, Reg::R0);

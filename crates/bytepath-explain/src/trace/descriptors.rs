@@ -7,7 +7,7 @@
 use rustix::io::Errno;
 
 use super::asm::{Alu, Asm, Helper, If, Label, Reg, Size};
-use super::calls::{CALLS, NUMBER, RESULT};
+use super::calls::{self, CALLS, RESULT};
 use super::hook::{Hook, SCRATCH, Unknown, chase};
 use super::tasks::{Tasks, task};
 use crate::sys::bpf::{Map, MapKind};
@@ -24,8 +24,18 @@ pub(super) enum Kind {
     Copy,
     /// Bytes from the second argument to the first.
     Send,
+    /// Reads, unless its fourth argument says that the bytes stay.
+    Receive,
+    /// Reads, unless its third argument says so.
+    ReceiveMessage,
+    /// Its result is a count of messages, and the length of each stands in memory.
+    ReceiveMessages,
+    /// The same, written.
+    SendMessages,
     /// Its result is a new open file.
     Open,
+    /// It puts two new open files in memory.
+    Pair,
     /// Its first argument is given up.
     Close,
     /// Its second argument is given up, and stands for the open file of the first then.
@@ -45,8 +55,9 @@ const KINDS: &[(libc::c_long, Kind)] = &[
     (libc::SYS_readv, Kind::Read),
     (libc::SYS_preadv, Kind::Read),
     (libc::SYS_preadv2, Kind::Read),
-    (libc::SYS_recvfrom, Kind::Read),
-    (libc::SYS_recvmsg, Kind::Read),
+    (libc::SYS_recvfrom, Kind::Receive),
+    (libc::SYS_recvmsg, Kind::ReceiveMessage),
+    (libc::SYS_recvmmsg, Kind::ReceiveMessages),
     (libc::SYS_write, Kind::Write),
     (libc::SYS_pwrite64, Kind::Write),
     (libc::SYS_writev, Kind::Write),
@@ -54,6 +65,7 @@ const KINDS: &[(libc::c_long, Kind)] = &[
     (libc::SYS_pwritev2, Kind::Write),
     (libc::SYS_sendto, Kind::Write),
     (libc::SYS_sendmsg, Kind::Write),
+    (libc::SYS_sendmmsg, Kind::SendMessages),
     (libc::SYS_vmsplice, Kind::Write),
     (libc::SYS_splice, Kind::Copy),
     (libc::SYS_copy_file_range, Kind::Copy),
@@ -64,6 +76,20 @@ const KINDS: &[(libc::c_long, Kind)] = &[
     (libc::SYS_open, Kind::Open),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_creat, Kind::Open),
+    (libc::SYS_memfd_create, Kind::Open),
+    (libc::SYS_eventfd2, Kind::Open),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_eventfd, Kind::Open),
+    (libc::SYS_epoll_create1, Kind::Open),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_epoll_create, Kind::Open),
+    (libc::SYS_timerfd_create, Kind::Open),
+    (libc::SYS_inotify_init1, Kind::Open),
+    (libc::SYS_perf_event_open, Kind::Open),
+    (libc::SYS_pidfd_open, Kind::Open),
+    (libc::SYS_pipe2, Kind::Pair),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_pipe, Kind::Pair),
     (libc::SYS_close, Kind::Close),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_dup2, Kind::Replace),
@@ -109,7 +135,7 @@ impl Kinds {
         let (no_ring, done) = (asm.label(), asm.label());
         tasks.running(asm, end);
         asm.store(Size::B4, Reg::R7, task::CALL, 0);
-        hook.value(asm, Reg::R8, &NUMBER)?;
+        calls::row_of(hook, asm, Reg::R8, Reg::R9)?;
         asm.store(Size::B4, Reg::R10, SCRATCH, Reg::R8);
         asm.lookup(&self.kinds, SCRATCH, end);
         asm.load(Size::B4, Reg::R9, Reg::R0, 0);
@@ -121,22 +147,28 @@ impl Kinds {
         asm.atomic_add(Reg::R0, 0, Reg::R1);
         asm.jump(end);
         asm.place(no_ring);
-        asm.store(Size::B4, Reg::R7, task::CALL, Reg::R9);
         asm.store(Size::B4, Reg::R7, task::READS, NONE);
         asm.store(Size::B4, Reg::R7, task::WRITES, NONE);
-        for (kind, reads, writes) in ARGUMENTS {
+        for (kind, arguments) in ARGUMENTS {
             let other = asm.label();
             asm.jump_if(Reg::R9, If::Different, kind as i32, other);
-            for (argument, field) in [(reads, task::READS), (writes, task::WRITES)] {
-                if let Some(argument) = argument {
-                    hook.call_argument(asm, Reg::R8, argument)?;
-                    asm.store(Size::B4, Reg::R7, field, Reg::R8);
+            for (what, argument) in arguments {
+                hook.call_argument(asm, Reg::R8, *argument)?;
+                match what {
+                    Is::Source => asm.store(Size::B4, Reg::R7, task::READS, Reg::R8),
+                    Is::Sink => asm.store(Size::B4, Reg::R7, task::WRITES, Reg::R8),
+                    Is::Memory => asm.store(Size::B8, Reg::R7, task::MEMORY, Reg::R8),
+                    Is::Flags => {
+                        asm.alu(Alu::And, Reg::R8, STAYS);
+                        asm.jump_if(Reg::R8, If::Different, 0, end);
+                    }
                 }
             }
             asm.jump(done);
             asm.place(other);
         }
         asm.place(done);
+        asm.store(Size::B4, Reg::R7, task::CALL, Reg::R9);
         Ok(())
     }
 }
@@ -144,17 +176,36 @@ impl Kinds {
 /// No descriptor.
 const NONE: i32 = -1;
 
-/// Which arguments are descriptors: that of which bytes come, or which the call is about, and that to
-/// which they go.
-const ARGUMENTS: [(Kind, Option<usize>, Option<usize>); 7] = [
-    (Kind::Read, Some(0), None),
-    (Kind::Write, None, Some(0)),
-    (Kind::Copy, Some(0), Some(2)),
-    (Kind::Send, Some(1), Some(0)),
-    (Kind::Close, Some(0), None),
-    (Kind::Replace, Some(1), Some(0)),
-    (Kind::Connect, Some(0), None),
+/// What an argument is.
+#[derive(Debug, Clone, Copy)]
+enum Is {
+    /// The descriptor of which bytes come, or which the call is about.
+    Source,
+    /// That to which they go.
+    Sink,
+    /// Where the call puts what is to be read when it returns.
+    Memory,
+    /// What may say that the bytes stay.
+    Flags,
+}
+
+const ARGUMENTS: [(Kind, &[(Is, usize)]); 12] = [
+    (Kind::Read, &[(Is::Source, 0)]),
+    (Kind::Write, &[(Is::Sink, 0)]),
+    (Kind::Copy, &[(Is::Source, 0), (Is::Sink, 2)]),
+    (Kind::Send, &[(Is::Source, 1), (Is::Sink, 0)]),
+    (Kind::Receive, &[(Is::Source, 0), (Is::Flags, 3)]),
+    (Kind::ReceiveMessage, &[(Is::Source, 0), (Is::Flags, 2)]),
+    (Kind::ReceiveMessages, &[(Is::Source, 0), (Is::Memory, 1), (Is::Flags, 3)]),
+    (Kind::SendMessages, &[(Is::Sink, 0), (Is::Memory, 1)]),
+    (Kind::Pair, &[(Is::Memory, 0)]),
+    (Kind::Close, &[(Is::Source, 0)]),
+    (Kind::Replace, &[(Is::Source, 1), (Is::Sink, 0)]),
+    (Kind::Connect, &[(Is::Source, 0)]),
 ];
+
+/// What is only looked at is received by another call, and errors are no bytes of the connection.
+const STAYS: i32 = libc::MSG_PEEK | libc::MSG_ERRQUEUE;
 
 /// What a call has done to a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,7 +257,19 @@ pub(super) fn returned(
             asm.place(connected);
             asm.load(Size::B8, Reg::R9, Reg::R10, READS);
         }
-        asm.jump(known);
+        if *kind == Kind::Pair {
+            asm.jump_if(Reg::R9, If::Different, 0, end);
+            asm.load(Size::B8, Reg::R8, Reg::R7, task::MEMORY);
+            read_user(asm, Reg::R8, 8);
+            for (half, at) in [(SCRATCH, READS), (SCRATCH + 4, WRITES)] {
+                asm.load(Size::B4, Reg::R1, Reg::R10, half);
+                asm.store(Size::B8, Reg::R10, at, Reg::R1);
+            }
+            each_of(asm, [(READS, Does::Open), (WRITES, Does::Open)], &mut each)?;
+            asm.jump(end);
+        } else {
+            asm.jump(known);
+        }
         asm.place(other);
     }
     asm.jump(moves);
@@ -217,14 +280,59 @@ pub(super) fn returned(
 
     asm.place(moves);
     asm.jump_if(Reg::R9, If::SignedBelow, 0, end);
-    asm.jump_if(Reg::R8, If::Above, Kind::Send as i32, end);
-    for (at, does) in [(READS, Does::Read), (WRITES, Does::Write)] {
+    asm.jump_if(Reg::R8, If::Above, Kind::SendMessages as i32, end);
+    let bytes = asm.label();
+    asm.mov(Reg::R1, Kind::ReceiveMessages as i32);
+    asm.jump_if(Reg::R1, If::Above, Reg::R8, bytes);
+    bytes_of_messages(asm);
+    asm.place(bytes);
+    each_of(asm, [(READS, Does::Read), (WRITES, Does::Write)], &mut each)
+}
+
+/// What was done to two descriptors.
+fn each_of(
+    asm: &mut Asm,
+    both: [(i16, Does); 2],
+    each: &mut impl FnMut(&mut Asm, Does, Label) -> Result<(), Unknown>,
+) -> Result<(), Unknown> {
+    for (at, does) in both {
         let next = asm.label();
         asm.load(Size::B8, Reg::R9, Reg::R10, at);
         each(asm, does, next)?;
         asm.place(next);
     }
     Ok(())
+}
+
+/// What a call of as many messages as are in R9 moved, of the thread whose record is in R7. Changes R7
+/// and R8.
+fn bytes_of_messages(asm: &mut Asm) {
+    /// UIO_MAXIOV
+    const MESSAGES_MAX: i32 = 1024;
+    let (again, done) = (asm.label(), asm.label());
+    asm.load(Size::B8, Reg::R8, Reg::R7, task::MEMORY);
+    asm.add(Reg::R8, std::mem::offset_of!(libc::mmsghdr, msg_len) as i32);
+    asm.store(Size::B8, Reg::R10, MOVED, 0);
+    asm.mov(Reg::R7, 0);
+    asm.place(again);
+    asm.jump_if(Reg::R7, If::AtLeast, Reg::R9, done);
+    read_user(asm, Reg::R8, 4);
+    asm.load(Size::B4, Reg::R1, Reg::R10, SCRATCH);
+    asm.load(Size::B8, Reg::R2, Reg::R10, MOVED);
+    asm.add(Reg::R1, Reg::R2);
+    asm.store(Size::B8, Reg::R10, MOVED, Reg::R1);
+    asm.add(Reg::R8, size_of::<libc::mmsghdr>() as i32);
+    asm.add(Reg::R7, 1);
+    asm.jump_if(Reg::R7, If::Different, MESSAGES_MAX, again);
+    asm.place(done);
+}
+
+/// [`SCRATCH`] = as many bytes of the program's memory at `from`, zeroes where there are none.
+fn read_user(asm: &mut Asm, from: Reg, bytes: i32) {
+    asm.address(Reg::R1, Reg::R10, SCRATCH.into());
+    asm.mov(Reg::R2, bytes);
+    asm.mov(Reg::R3, from);
+    asm.call(Helper::ReadUser);
 }
 
 /// `file` = the address of the open file behind the descriptor in `number`, of the thread that runs;

@@ -170,7 +170,7 @@ impl Files {
             let touched = Touched { does, by_close };
             self.touch(hook, tasks, ring, asm, touched, next)
         };
-        descriptors::returned(hook, tasks, &mut asm, &[Kind::Open], each, end)?;
+        descriptors::returned(hook, tasks, &mut asm, &[Kind::Open, Kind::Pair], each, end)?;
         asm.end(end);
         Ok(asm)
     }
@@ -216,8 +216,8 @@ impl Files {
             self.emit_gone(tasks, ring, asm);
             self.forget(asm);
         } else if by_close {
-            // The file that was here may have gone by something else than close(2), and pipes come
-            // without open(2): the node tells whether it still is the same.
+            // The file that was here may have gone by something else than close(2), and others come
+            // by calls that are not looked at: the node tells whether it still is the same.
             let node = kernel.offset("inode", "i_ino")?;
             asm.mov(Reg::R9, Reg::R8);
             chase(asm, Reg::R9, kernel.offset("file", "f_inode")?, Size::B8);

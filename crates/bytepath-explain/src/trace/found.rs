@@ -272,9 +272,9 @@ pub(super) fn interrupt(stack: &[String]) -> Option<&'static str> {
     known.or_else(|| ANY_INTERRUPT.iter().any(|function| has(function)).then_some("device"))
 }
 
-/// Where in a stack an interrupt came to a thread, or to the kernel's own for what interrupts leave
-/// to it. None where it did not, as in what the thread called for: who sends to this machine runs
-/// the soft interrupt that receives.
+/// Where in a stack an interrupt came to a thread, or what interrupts leave to the kernel was done, by
+/// its own thread for that or in whatever came by. None where it was not, as in what the thread called
+/// for: who sends to this machine runs the soft interrupt that receives.
 fn entry(stack: &[String]) -> Option<usize> {
     const ENTRIES: [&str; 6] = [
         "irq_exit",
@@ -284,7 +284,12 @@ fn entry(stack: &[String]) -> Option<usize> {
         "handle_irq_event",
         wakers::KSOFTIRQD,
     ];
-    stack.iter().position(|function| ENTRIES.iter().any(|entry| function.contains(entry)))
+    let is_one_of =
+        |function: &String, names: &[&str]| names.iter().any(|name| function.contains(name));
+    let receives = stack.iter().any(|function| function.contains(wakers::RECEIVES));
+    stack.iter().position(|function| {
+        is_one_of(function, &ENTRIES) || !receives && is_one_of(function, &wakers::SOFT)
+    })
 }
 
 /// The interrupt that woke a thread, by the stack that it did it in and its number, if one did.
@@ -346,7 +351,7 @@ fn wakeup(tasks: &tasks::Tasks, row: &wakeups::Row, interrupt: Option<&str>) -> 
 
 fn syscall(row: calls::Row) -> TraceSyscall {
     TraceSyscall {
-        name: crate::syscalls::name_of(row.number.into()),
+        name: calls::name(row.number),
         calls: row.calls,
         errors: row.errors,
         seconds: seconds(row.total_ns),
@@ -427,6 +432,9 @@ mod tests {
         let sends = ["tcp_sendmsg", "__local_bh_enable_ip", "do_softirq", "net_rx_action"];
         assert_eq!(woken_by(0, &stack(&sends)), None);
         assert_eq!(interrupt(&stack(&sends)), Some("network"));
+        let passes = ["ext4_file_write_iter", "do_softirq", "handle_softirqs", "blk_complete_reqs"];
+        assert_eq!(woken_by(0, &stack(&passes)), Some("block device"));
+        assert_eq!(entry(&stack(&passes)), Some(2), "whose thread it is says nothing");
     }
 
     #[test]

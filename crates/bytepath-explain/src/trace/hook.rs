@@ -46,6 +46,15 @@ impl Kernel {
         })
     }
 
+    /// Where a task tells, by which bit, that the call that it is in is one of a program for 32 bits.
+    pub(super) fn of_32_bits(&self) -> Result<(i32, i32), Unknown> {
+        // TS_COMPAT, and TIF_32BIT.
+        let (member, bit) =
+            if cfg!(target_arch = "x86_64") { ("status", 1 << 1) } else { ("flags", 1 << 22) };
+        let at = self.offset("task_struct", "thread_info")? + self.offset("thread_info", member)?;
+        Ok((at, bit))
+    }
+
     /// Only the offset of a member.
     pub(super) fn offset(&self, structure: &str, name: &str) -> Result<i32, Unknown> {
         let member = self.member(structure, &[name])?;

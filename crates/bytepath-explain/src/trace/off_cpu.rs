@@ -1,7 +1,7 @@
 //! Where threads were while they had no CPU: their stacks when they left it, for how long, and who
-//! woke them, with that one's stack.
+//! woke them, with that one's stack. From then on they wait for a CPU, which is told apart.
 //!
-//! Costs three look-ups in a map and two stacks for each switch of a traced thread, and what
+//! Costs four look-ups in a map and two stacks for each switch of a traced thread, and what
 //! `wakers` takes for each wake-up.
 
 use rustix::io::Errno;
@@ -50,7 +50,7 @@ pub(super) struct OffCpu {
 pub(super) struct Row {
     /// The thread, as its name is kept.
     pub(super) who: u32,
-    /// TASK_INTERRUPTIBLE 1, TASK_UNINTERRUPTIBLE 2, …, and 0 for who would have run on.
+    /// TASK_INTERRUPTIBLE 1, TASK_UNINTERRUPTIBLE 2, …, and 0 for who could have run.
     pub(super) state: u32,
     pub(super) kernel_stack: i32,
     pub(super) user_stack: i32,
@@ -145,9 +145,11 @@ impl OffCpu {
 
     /// A traced thread, whose record is in R7, gets a CPU.
     fn comes(&self, tasks: &Tasks, asm: &mut Asm, end: super::asm::Label) {
-        let (left, delta) = (Reg::R9, Reg::R9);
-        asm.load(Size::B8, left, Reg::R7, task::OFF_NS);
-        asm.jump_if(left, If::Equal, 0, end);
+        // When it left its CPU, or when it was woken, and how long that took.
+        let (since, woken) = (Reg::R9, Reg::R8);
+        asm.load(Size::B8, since, Reg::R7, task::OFF_NS);
+        asm.jump_if(since, If::Equal, 0, end);
+        asm.store(Size::B8, Reg::R7, task::OFF_NS, 0);
         asm.zero(ROW, ROW_BYTES);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::WHO);
         asm.store(Size::B4, Reg::R10, ROW, Reg::R1);
@@ -157,27 +159,45 @@ impl OffCpu {
             asm.load(Size::B4, Reg::R1, Reg::R7, from);
             asm.store(Size::B4, Reg::R10, ROW + to, Reg::R1);
         }
-        // Who woke it, unless it never slept.
-        let (nobody, known) = (asm.label(), asm.label());
-        asm.load(Size::B8, Reg::R1, Reg::R7, task::WOKEN_NS);
-        asm.jump_if(Reg::R1, If::Equal, 0, nobody);
+        // Who never slept was not woken.
+        let (in_order, one) = (asm.label(), asm.label());
+        asm.load(Size::B8, woken, Reg::R7, task::WOKEN_NS);
+        asm.jump_if(woken, If::Equal, 0, one);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::OFF_STATE);
-        asm.jump_if(Reg::R1, If::Equal, 0, nobody);
-        asm.load(Size::B4, Reg::R1, Reg::R7, task::WAKER_TID);
-        asm.store(Size::B4, Reg::R10, ROW + 16, Reg::R1);
-        asm.load(Size::B4, Reg::R1, Reg::R7, task::WAKER_STACK);
-        asm.store(Size::B4, Reg::R10, ROW + 20, Reg::R1);
-        asm.jump(known);
-        asm.place(nobody);
+        asm.jump_if(Reg::R1, If::Equal, 0, one);
+        for (from, to) in [(task::WAKER_TID, 16), (task::WAKER_STACK, 20)] {
+            asm.load(Size::B4, Reg::R1, Reg::R7, from);
+            asm.store(Size::B4, Reg::R10, ROW + to, Reg::R1);
+        }
+        // It may be woken while it is on its way.
+        asm.jump_if(woken, If::AtLeast, since, in_order);
+        asm.mov(woken, since);
+        asm.place(in_order);
+        self.tally_until(tasks, asm, (since, woken), end);
+        // From then on it waited for a CPU.
+        asm.mov(since, woken);
+        asm.store(Size::B4, Reg::R10, ROW + 4, 0);
+        asm.place(one);
         asm.store(Size::B4, Reg::R10, ROW + 16, NOBODY as i32);
         asm.store(Size::B4, Reg::R10, ROW + 20, NO_STACK);
-        asm.place(known);
         asm.call(Helper::Now);
-        asm.alu(Alu::Subtract, Reg::R0, left);
-        asm.mov(delta, Reg::R0);
-        asm.store(Size::B8, Reg::R7, task::OFF_NS, 0);
-        tasks.row(asm, &self.rows, ROW, (VALUE, VALUE_BYTES), end);
-        tally(asm, delta);
+        asm.mov(woken, Reg::R0);
+        self.tally_until(tasks, asm, (since, woken), end);
+    }
+
+    /// Adds the time between two moments to the row whose key is at [`ROW`]. Changes `from`.
+    fn tally_until(
+        &self,
+        tasks: &Tasks,
+        asm: &mut Asm,
+        (from, until): (Reg, Reg),
+        full: super::asm::Label,
+    ) {
+        asm.mov(Reg::R0, until);
+        asm.alu(Alu::Subtract, Reg::R0, from);
+        asm.mov(from, Reg::R0);
+        tasks.row(asm, &self.rows, ROW, (VALUE, VALUE_BYTES), full);
+        tally(asm, from);
     }
 
     /// What was slept, the longest first, with what has not ended at `now_ns`.
@@ -189,18 +209,29 @@ impl OffCpu {
             let traced = number(&record, task::STATE as usize) == super::tasks::TRACED as u32;
             if off_ns > 0 && traced {
                 let stack = |at: i16| number(&record, at as usize) as i32;
-                rows.push(Row {
+                let lasts = |state, from_ns, until_ns: u64, still| Row {
                     who: number(&record, task::WHO as usize),
-                    state: number(&record, task::OFF_STATE as usize),
+                    state,
                     kernel_stack: stack(task::OFF_KERNEL_STACK),
                     user_stack: stack(task::OFF_USER_STACK),
                     waker: None,
                     waker_stack: NO_STACK,
-                    total_ns: now_ns.saturating_sub(off_ns),
+                    total_ns: until_ns.saturating_sub(from_ns),
                     times: 1,
-                    longest_ns: now_ns.saturating_sub(off_ns),
-                    still: true,
-                });
+                    longest_ns: until_ns.saturating_sub(from_ns),
+                    still,
+                };
+                let state = number(&record, task::OFF_STATE as usize);
+                let woken_ns = wide(&record, task::WOKEN_NS as usize);
+                if state == 0 || woken_ns == 0 {
+                    rows.push(lasts(state, off_ns, now_ns, true));
+                } else {
+                    let (waker, waker_stack) =
+                        (Some(number(&record, task::WAKER_TID as usize)), stack(task::WAKER_STACK));
+                    let slept = lasts(state, off_ns, woken_ns, false);
+                    rows.push(Row { waker, waker_stack, ..slept });
+                    rows.push(lasts(0, woken_ns, now_ns, true));
+                }
             }
         }
         rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));

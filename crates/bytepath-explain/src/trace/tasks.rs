@@ -32,7 +32,9 @@ pub(super) mod task {
     pub(in crate::trace) const WAKER_STACK: i16 = 64;
     pub(in crate::trace) const WAKER_CPU: i16 = 68;
     pub(in crate::trace) const WOKEN_NS: i16 = 72;
-    pub(in crate::trace) const BYTES: i16 = 80;
+    /// Where a call that lasts puts what is read when it returns.
+    pub(in crate::trace) const MEMORY: i16 = 80;
+    pub(in crate::trace) const BYTES: i16 = 88;
 }
 
 /// Started by a process that is armed: traced from its exec on.

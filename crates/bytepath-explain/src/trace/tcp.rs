@@ -17,6 +17,8 @@ use crate::sys::bpf::{Map, MapKind};
 use crate::sys::bpf_ring::Ring;
 
 const SET_STATE: Event = Event { group: "sock", name: "inet_sock_set_state" };
+/// Nobody has it any more. Until then, what came before its end may still be read.
+const DESTROYED: Event = Event { group: "tcp", name: "tcp_destroy_sock" };
 const SOCKET: Value = Value { argument: ("sk", 0), member: None, field: "skaddr" };
 const NEW_STATE: Value = Value { argument: ("newstate", 2), member: None, field: "newstate" };
 /// include/net/tcp_states.h
@@ -38,12 +40,11 @@ mod connection {
     pub(super) const REMOTE_PORT: i16 = 52;
     pub(super) const LOCAL: i16 = 56;
     pub(super) const REMOTE: i16 = 72;
-    pub(super) const BYTES: i16 = 88;
-    /// In records of the ring, behind it.
+    /// 0 until its end, from which on the two that follow are known.
     pub(super) const CLOSED_NS: i16 = 88;
     pub(super) const RETRANSMITTED: i16 = 96;
     pub(super) const ROUND_TRIP: i16 = 100;
-    pub(super) const RECORD_BYTES: i16 = 104;
+    pub(super) const BYTES: i16 = 104;
 }
 
 const SOCK: i16 = BELOW - 8;
@@ -91,8 +92,9 @@ impl Tcp {
         ring: &Map,
         attached: &mut Attached<'_>,
     ) -> Result<(), TraceError> {
-        attached.on(SET_STATE, |hook| self.on_state(hook, tasks, ring))?;
-        attached.on(EXIT, |hook| self.on_exit(hook, tasks))?;
+        attached.on(SET_STATE, |hook| self.on_state(hook))?;
+        attached.on(DESTROYED, |hook| self.on_destroyed(hook, tasks, ring))?;
+        attached.on(EXIT, |hook| self.on_exit(hook, tasks, ring))?;
         attached.on(ENTER, |hook| {
             let mut asm = hook.begin();
             let end = asm.label();
@@ -102,10 +104,10 @@ impl Tcp {
         })
     }
 
-    fn on_exit(&self, hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
+    fn on_exit(&self, hook: &Hook<'_>, tasks: &Tasks, ring: &Map) -> Result<Asm, Unknown> {
         let mut asm = hook.begin();
         let end = asm.label();
-        let each = |asm: &mut Asm, does, next| self.touch(hook, tasks, asm, does, next);
+        let each = |asm: &mut Asm, does, next| self.touch(hook, tasks, ring, asm, does, next);
         descriptors::returned(hook, tasks, &mut asm, &[Kind::Accept, Kind::Connect], each, end)?;
         asm.end(end);
         Ok(asm)
@@ -116,6 +118,7 @@ impl Tcp {
         &self,
         hook: &Hook<'_>,
         tasks: &Tasks,
+        ring: &Map,
         asm: &mut Asm,
         does: Does,
         next: Label,
@@ -137,7 +140,15 @@ impl Tcp {
         let (known, kept) = (asm.label(), asm.label());
         let new = asm.label();
         asm.lookup(&self.connections, SOCK, new);
-        asm.jump(known);
+        if does == Does::Open {
+            // The socket of a connection that has ended may connect again.
+            asm.load(Size::B8, Reg::R1, Reg::R0, connection::CLOSED_NS);
+            asm.jump_if(Reg::R1, If::Equal, 0, known);
+            asm.mov(Reg::R7, Reg::R0);
+            self.tell(tasks, ring, asm);
+        } else {
+            asm.jump(known);
+        }
         asm.place(new);
         self.describe(hook, tasks, asm, (sock, other), next)?;
         asm.add_new(&self.connections, SOCK, VALUE);
@@ -211,10 +222,14 @@ impl Tcp {
             }
         }
         asm.place(told);
-        let ports = [(connection::LOCAL_PORT, "skc_num"), (connection::REMOTE_PORT, "skc_dport")];
-        for (to, name) in ports {
+        // skc_num is given back when the connection ends.
+        let ports = [
+            (connection::LOCAL_PORT, kernel.offset("inet_sock", "inet_sport")?),
+            (connection::REMOTE_PORT, kernel.offset("sock_common", "skc_dport")?),
+        ];
+        for (to, at) in ports {
             asm.mov(other, sock);
-            chase(asm, other, kernel.offset("sock_common", name)?, Size::B2);
+            chase(asm, other, at, Size::B2);
             asm.store(Size::B4, Reg::R10, VALUE + to, other);
         }
         tasks.who(asm);
@@ -226,41 +241,59 @@ impl Tcp {
     }
 
     /// A connection that is known ends.
-    fn on_state(&self, hook: &Hook<'_>, tasks: &Tasks, ring: &Map) -> Result<Asm, Unknown> {
-        let kernel = hook.kernel;
+    fn on_state(&self, hook: &Hook<'_>) -> Result<Asm, Unknown> {
         let mut asm = hook.begin();
-        let (end, full, done) = (asm.label(), asm.label(), asm.label());
+        let end = asm.label();
         hook.value(&mut asm, Reg::R8, &NEW_STATE)?;
         asm.jump_if(Reg::R8, If::Different, TCP_CLOSE, end);
         hook.value(&mut asm, Reg::R8, &SOCKET)?;
         asm.store(Size::B8, Reg::R10, SOCK, Reg::R8);
         asm.lookup(&self.connections, SOCK, end);
         asm.mov(Reg::R7, Reg::R0);
-        reserve(&mut asm, ring, connection::RECORD_BYTES.into(), full);
+        let last =
+            [(connection::RETRANSMITTED, "total_retrans"), (connection::ROUND_TRIP, "srtt_us")];
+        for (to, name) in last {
+            asm.mov(Reg::R9, Reg::R8);
+            chase(&mut asm, Reg::R9, hook.kernel.offset("tcp_sock", name)?, Size::B4);
+            asm.store(Size::B4, Reg::R7, to, Reg::R9);
+        }
+        asm.call(Helper::Now);
+        asm.store(Size::B8, Reg::R7, connection::CLOSED_NS, Reg::R0);
+        asm.end(end);
+        Ok(asm)
+    }
+
+    /// Nothing comes of a connection that is known any more, and its address is free for another.
+    fn on_destroyed(&self, hook: &Hook<'_>, tasks: &Tasks, ring: &Map) -> Result<Asm, Unknown> {
+        let mut asm = hook.begin();
+        let end = asm.label();
+        hook.value(&mut asm, Reg::R8, &SOCKET)?;
+        asm.store(Size::B8, Reg::R10, SOCK, Reg::R8);
+        asm.lookup(&self.connections, SOCK, end);
+        asm.mov(Reg::R7, Reg::R0);
+        self.tell(tasks, ring, &mut asm);
+        asm.end(end);
+        Ok(asm)
+    }
+
+    /// Tells of the connection whose record is in R7 and whose address is at [`SOCK`], and forgets it.
+    /// Changes R9.
+    fn tell(&self, tasks: &Tasks, ring: &Map, asm: &mut Asm) {
+        let (full, done) = (asm.label(), asm.label());
+        reserve(asm, ring, connection::BYTES.into(), full);
         asm.mov(Reg::R9, Reg::R0);
         for at in (0..connection::BYTES).step_by(8) {
             asm.load(Size::B8, Reg::R1, Reg::R7, at);
             asm.store(Size::B8, Reg::R9, at, Reg::R1);
         }
-        asm.call(Helper::Now);
-        asm.store(Size::B8, Reg::R9, connection::CLOSED_NS, Reg::R0);
-        let last =
-            [(connection::RETRANSMITTED, "total_retrans"), (connection::ROUND_TRIP, "srtt_us")];
-        for (to, name) in last {
-            asm.load(Size::B8, Reg::R7, Reg::R10, SOCK);
-            chase(&mut asm, Reg::R7, kernel.offset("tcp_sock", name)?, Size::B4);
-            asm.store(Size::B4, Reg::R9, to, Reg::R7);
-        }
-        submit(&mut asm, Reg::R9);
+        submit(asm, Reg::R9);
         asm.jump(done);
         asm.place(full);
-        tasks.lose(&mut asm, Lost::Records);
+        tasks.lose(asm, Lost::Records);
         asm.place(done);
         asm.map(Reg::R1, &self.connections);
         asm.address(Reg::R2, Reg::R10, SOCK.into());
         asm.call(Helper::MapDelete);
-        asm.end(end);
-        Ok(asm)
     }
 
     /// Adds the connections that still are there.
@@ -278,18 +311,16 @@ pub(super) fn row(record: &[u8]) -> Option<Row> {
     if record.len() < connection::BYTES as usize {
         return None;
     }
-    let ended = record.len() >= connection::RECORD_BYTES as usize;
     let at = |at: i16| wide(record, at as usize);
     let word = |at: i16| number(record, at as usize);
+    let ended = at(connection::CLOSED_NS) > 0;
+    // As it is sent.
+    let port = |at: i16| u16::from_be(word(at) as u16);
     let v6 = word(connection::FAMILY) as i32 == libc::AF_INET6;
     let address = |at: i16| address(v6, &record[at as usize..]);
     Some(Row {
-        local: (address(connection::LOCAL)?, word(connection::LOCAL_PORT) as u16),
-        remote: (
-            address(connection::REMOTE)?,
-            // As it is sent.
-            u16::from_be(word(connection::REMOTE_PORT) as u16),
-        ),
+        local: (address(connection::LOCAL)?, port(connection::LOCAL_PORT)),
+        remote: (address(connection::REMOTE)?, port(connection::REMOTE_PORT)),
         who: word(connection::WHO),
         first_ns: at(connection::FIRST_NS),
         closed_ns: ended.then(|| at(connection::CLOSED_NS)),

@@ -23,6 +23,10 @@ const WAY: i16 = -168;
 pub(super) const INTERRUPT: i32 = -3;
 /// Where the kernel's threads ksoftirqd/N do what interrupts leave to them.
 pub(super) const KSOFTIRQD: &str = "run_ksoftirqd";
+/// Where the kernel does that, in whatever thread comes by; since 6.10, and before.
+pub(super) const SOFT: [&str; 2] = ["handle_softirqs", "__do_softirq"];
+/// Of soft interrupts the one that threads ask for themselves: who sends to this machine receives in it.
+pub(super) const RECEIVES: &str = "net_rx_action";
 /// So deep an interrupt's entry is looked for.
 const FRAMES: i16 = 80;
 /// Ways of interrupts to a wake-up.
@@ -54,8 +58,11 @@ pub(super) struct Wakers {
 pub(super) struct Entries {
     /// On top of whatever ran.
     interrupts: Range<u64>,
-    /// In a thread of its own; nowhere where that is not told.
+    /// In a thread of its own; nowhere where that is not told, as of those that follow.
     ksoftirqd: Range<u64>,
+    /// Of soft interrupts, and which of them is a thread's own doing.
+    soft: Range<u64>,
+    receives: Range<u64>,
 }
 
 impl Wakers {
@@ -101,7 +108,7 @@ impl Wakers {
         &self,
         asm: &mut Asm,
         tasks: &Tasks,
-        Entries { interrupts, ksoftirqd }: &Entries,
+        Entries { interrupts, ksoftirqd, soft, receives }: &Entries,
         thread: Label,
         end: Label,
     ) {
@@ -115,13 +122,10 @@ impl Wakers {
         asm.mov(Reg::R4, 0);
         asm.call(Helper::Stack);
         // R0: a sum of the addresses so far, by which ways are told apart.
-        let (sum, first, bytes) = (Reg::R0, Reg::R2, Reg::R3);
-        let (to_other, other_bytes) = (Reg::R4, Reg::R5);
+        let (sum, first, received) = (Reg::R0, Reg::R2, Reg::R3);
         asm.mov(sum, 0);
         asm.number(first, interrupts.start);
-        asm.number(bytes, interrupts.end - interrupts.start);
-        asm.number(to_other, ksoftirqd.start.wrapping_sub(interrupts.start));
-        asm.number(other_bytes, ksoftirqd.end - ksoftirqd.start);
+        asm.mov(received, 0);
         for frame in 0..FRAMES {
             asm.load(Size::B8, Reg::R1, Reg::R8, 8 * frame);
             asm.jump_if(Reg::R1, If::Equal, 0, thread);
@@ -130,9 +134,22 @@ impl Wakers {
             asm.add(sum, Reg::R9);
             asm.add(sum, Reg::R1);
             asm.alu(Alu::Subtract, Reg::R1, first);
-            asm.jump_if(bytes, If::Above, Reg::R1, found);
-            asm.alu(Alu::Subtract, Reg::R1, to_other);
-            asm.jump_if(other_bytes, If::Above, Reg::R1, found);
+            asm.jump_if(Reg::R1, If::Below, bytes(interrupts), found);
+            let mut from = interrupts.start;
+            for range in [ksoftirqd, receives, soft].into_iter().filter(|range| !range.is_empty()) {
+                let other = asm.label();
+                asm.add(Reg::R1, from.wrapping_sub(range.start) as i32);
+                from = range.start;
+                asm.jump_if(Reg::R1, If::AtLeast, bytes(range), other);
+                if range == receives {
+                    asm.mov(received, 1);
+                } else if range == soft {
+                    asm.jump_if(received, If::Equal, 0, found);
+                } else {
+                    asm.jump(found);
+                }
+                asm.place(other);
+            }
         }
         asm.jump(thread);
         asm.place(found);
@@ -183,11 +200,24 @@ fn entries(names: &str) -> Option<Entries> {
     let other = |(_, name): &(u64, String)| name.starts_with("asm_exc_");
     let has_common = symbols[first..=last].iter().any(|(_, name)| name == "asm_common_interrupt");
     let end = symbols.get(last + 1)?.0;
-    let own = symbols.windows(2).find(|pair| pair[0].1 == KSOFTIRQD);
-    let ksoftirqd = own.map_or(0..0, |pair| pair[0].0..pair[1].0);
+    let function = |name: &str| {
+        let found = symbols.windows(2).find(|pair| pair[0].1 == name);
+        found.map_or(0..0, |pair| pair[0].0..pair[1].0)
+    };
+    let soft = SOFT.map(function).into_iter().find(|range| !range.is_empty());
     let interrupts = symbols[first].0..end;
     let clear = has_common && !symbols[first..=last].iter().any(other);
-    clear.then_some(Entries { interrupts, ksoftirqd })
+    clear.then(|| Entries {
+        interrupts,
+        ksoftirqd: function(KSOFTIRQD),
+        soft: soft.unwrap_or_default(),
+        receives: function(RECEIVES),
+    })
+}
+
+/// How long a function is.
+fn bytes(range: &Range<u64>) -> i32 {
+    i32::try_from(range.end - range.start).unwrap_or(0)
 }
 
 // What interrupts need lies below what `tasks` uses of the stack.
@@ -202,10 +232,15 @@ mod tests {
         let common = "f0 T asm_common_interrupt\n";
         let timer = "f8 T asm_sysvec_apic_timer_interrupt\nff T behind\n";
         let fault = "f4 T asm_exc_page_fault\n";
-        let own = "100 t run_ksoftirqd\n140 T next\n";
-        let found = |ksoftirqd| Some(Entries { interrupts: 0xf0..0xff, ksoftirqd });
-        assert_eq!(entries(&format!("e0 T asm_exc_nmi\n{common}{timer}")), found(0..0));
-        assert_eq!(entries(&format!("{own}{common}{timer}")), found(0x100..0x140));
+        let own = "100 t run_ksoftirqd\n140 T net_rx_action\n150 T next\n";
+        let soft = "160 t handle_softirqs\n170 T __do_softirq\n180 T next\n";
+        let found = |ksoftirqd, receives, soft| {
+            Some(Entries { interrupts: 0xf0..0xff, ksoftirqd, receives, soft })
+        };
+        let plain = entries(&format!("e0 T asm_exc_nmi\n{common}{timer}"));
+        assert_eq!(plain, found(0..0, 0..0, 0..0));
+        let all = entries(&format!("{own}{common}{timer}{soft}"));
+        assert_eq!(all, found(0x100..0x140, 0x140..0x150, 0x160..0x170));
         assert_eq!(entries(&format!("{common}{fault}{timer}")), None);
         assert_eq!(entries("00 T asm_common_interrupt\n00 T behind\n"), None);
     }

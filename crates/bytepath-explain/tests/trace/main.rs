@@ -45,6 +45,35 @@ fn a_sleeper_is_off_cpu_for_as_long_as_it_sleeps_and_a_timer_wakes_it() {
 }
 
 #[test]
+fn who_was_woken_and_waits_for_a_cpu_does_not_sleep() {
+    const SLEEPS: u64 = 100;
+    keep_to_one_cpu();
+    let lines = format!(
+        "import os, time\n\
+         busy = os.fork()\n\
+         while busy == 0: pass\n\
+         for _ in range({SLEEPS}): time.sleep(0.001)\n\
+         os.kill(busy, 9)"
+    );
+    let Some(mut python) = python(&lines) else { return };
+    let Some(traced) = of_command(Mode::OffCpu, &mut python) else { return };
+    let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+    if traced.missing.iter().any(|why| why.contains("no names of the kernel's functions")) {
+        println!("not looked at: names of the kernel's functions are hidden");
+        return;
+    }
+    let in_sleep = |row: &&TraceOffCpu| row.kernel_stack.iter().any(|at| at.contains("nanosleep"));
+    let times = |state: &str| -> u64 {
+        let rows = rows.iter().filter(in_sleep).filter(|row| row.state == state);
+        rows.map(|row| row.times).sum()
+    };
+    // Whoever is woken waits for the CPU on which the other computes, be it for a moment.
+    assert!(times("sleeping") >= SLEEPS, "{rows:#?}");
+    assert!(times("runnable") >= times("sleeping"), "{rows:#?}");
+    assert!(rows.iter().all(|row| row.state != "runnable" || row.waker.is_none()), "{rows:#?}");
+}
+
+#[test]
 fn who_writes_to_a_pipe_is_told_as_the_waker_of_who_reads_it() {
     let Some(traced) = of_command(Mode::OffCpu, &mut shell("(sleep 0.1; echo) | cat")) else {
         return;
@@ -149,6 +178,25 @@ fn errors_of_system_calls_are_counted() {
     let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
     let opens = calls.iter().find(|row| row.name == "openat").expect("it opens");
     assert!(opens.errors >= 7 && opens.errors < opens.calls, "{opens:?}");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_call_of_the_table_for_32_bits_has_no_name_of_the_other() {
+    // mov eax, 20 (getpid); int 0x80; ret
+    let lines = "import ctypes, mmap, os\n\
+         code = mmap.mmap(-1, 4096, prot=7)\n\
+         code.write(b'\\xb8\\x14\\0\\0\\0\\xcd\\x80\\xc3')\n\
+         call = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))\n\
+         for _ in range(7): assert call() == os.getpid()";
+    let Some(mut command) = python(lines) else { return };
+    if !command.stderr(Stdio::null()).status().expect("it is there").success() {
+        return println!("skipped: this kernel has no such calls");
+    }
+    let Some(traced) = of_command(Mode::Syscalls, &mut command) else { return };
+    let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
+    let of = |name: &str| calls.iter().find(|row| row.name == name).map_or(0, |row| row.calls);
+    assert_eq!((of("32-bit call 20"), of("writev")), (7, 0), "{calls:#?}");
 }
 
 #[test]
@@ -294,6 +342,29 @@ fn what_was_done_before_an_exec_has_the_name_and_the_functions_of_then() {
     }
 }
 
+#[test]
+fn what_a_program_makes_itself_was_not_open_before() {
+    // So many bytes that nobody else moves as many.
+    let lines = "import os, select\n\
+         r, w = os.pipe()\n\
+         os.write(w, bytes(12345))\n\
+         os.read(r, 12345)\n\
+         os.write(os.memfd_create('ours'), bytes(23456))\n\
+         select.epoll()";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::FileLife, &mut python) else { return };
+    let mut ours: Vec<_> = files(&traced)
+        .iter()
+        .filter(|file| file.opened_at.is_some())
+        .map(|file| (file.read_bytes, file.written_bytes))
+        .filter(|(read, written)| [12345, 23456].contains(&(read + written)))
+        .collect();
+    ours.sort();
+    assert_eq!(ours, [(0, 12345), (0, 23456), (12345, 0)], "{:#?}", files(&traced));
+    let epoll = files(&traced).iter().find(|file| file.path == "anon_inode:[eventpoll]");
+    assert!(epoll.is_some_and(|file| file.opened_at.is_some()), "{:#?}", files(&traced));
+}
+
 /// This thread and what it starts run on one of its CPUs from now on.
 fn keep_to_one_cpu() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -348,6 +419,87 @@ fn bytes_of_a_connection_are_told_to_the_byte() {
     assert_eq!((row.subnet.as_str(), row.thread.name.as_str()), ("127.0.0.0/24", "bash"));
     assert!(row.receives >= 2 && row.sends == 1);
     assert!(row.lifetime_seconds.is_some(), "it ended: {row:?}");
+}
+
+#[test]
+fn what_is_read_when_a_connection_has_ended_is_its_own_and_not_the_next_ones() {
+    use std::io::Read as _;
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = server.local_addr().expect("an address").port();
+    let lines = format!(
+        "import select, socket\n\
+         for sent, comes in [(1000, 50000), (10, 300), (20, 200)]:\n\
+         \x20   c = socket.create_connection(('127.0.0.1', {port}))\n\
+         \x20   c.sendall(bytes(sent))\n\
+         \x20   c.shutdown(socket.SHUT_WR)\n\
+         \x20   ended = select.poll()\n\
+         \x20   ended.register(c, 0)\n\
+         \x20   ended.poll()\n\
+         \x20   while c.recv(65536): pass\n\
+         \x20   c.close()"
+    );
+    let Some(mut python) = python(&lines) else { return };
+    std::thread::spawn(move || {
+        for mut stream in server.incoming().flatten() {
+            let asked = stream.read_to_end(&mut Vec::new()).expect("it asks");
+            let answer = [(1000, 50_000), (10, 300), (20, 200)].iter().find(|of| of.0 == asked);
+            stream.write_all(&vec![5; answer.map_or(0, |of| of.1)]).expect("all is sent");
+        }
+    });
+    let Some(traced) = of_command(Mode::Tcp, &mut python) else { return };
+    let TraceFound::Tcp(rows) = &traced.found else { panic!("{traced:?}") };
+    let moved: Vec<_> = rows.iter().map(|row| (row.sent_bytes, row.received_bytes)).collect();
+    assert_eq!(moved, [(1000, 50_000), (10, 300), (20, 200)], "{rows:#?}");
+    for row in rows {
+        assert!(!row.local.ends_with(":0") && row.remote.ends_with(&port.to_string()), "{row:?}");
+        assert!(row.lifetime_seconds.is_some() && row.round_trip_seconds.is_some(), "{row:?}");
+    }
+}
+
+#[test]
+fn what_is_only_looked_at_is_not_received_and_each_of_several_messages_is() {
+    let lines = "import ctypes as c, socket\n\
+         libc = c.CDLL(None, use_errno=True)\n\
+         class Vector(c.Structure): _fields_ = [('base', c.c_char_p), ('len', c.c_size_t)]\n\
+         class Message(c.Structure): _fields_ = [('name', c.c_void_p), ('name_len', c.c_uint), \
+         ('vectors', c.POINTER(Vector)), ('count', c.c_size_t), ('control', c.c_void_p), \
+         ('control_len', c.c_size_t), ('flags', c.c_int)]\n\
+         class One(c.Structure): _fields_ = [('message', Message), ('len', c.c_uint)]\n\
+         def several(*sizes):\n\
+         \x20   vectors = [Vector(bytes(size), size) for size in sizes]\n\
+         \x20   return (One * len(sizes))(*[One(Message(None, 0, c.pointer(v), 1)) for v in vectors])\n\
+         s = socket.create_server(('127.0.0.1', 0))\n\
+         a = socket.create_connection(s.getsockname())\n\
+         b, _ = s.accept()\n\
+         a.sendall(bytes(1000))\n\
+         for _ in range(9): assert len(b.recv(1000, socket.MSG_PEEK)) == 1000\n\
+         b.recvmsg(1000, 0, socket.MSG_PEEK)\n\
+         b.recv(1000)\n\
+         assert libc.sendmmsg(a.fileno(), several(100, 20, 3), 3, 0) == 3\n\
+         while len(b.recv(1000, socket.MSG_PEEK)) < 123: pass\n\
+         assert libc.recvmmsg(b.fileno(), several(60, 63), 2, 0, None) == 2";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::Tcp, &mut python) else { return };
+    let TraceFound::Tcp(rows) = &traced.found else { panic!("{traced:?}") };
+    let mut moved: Vec<_> = rows
+        .iter()
+        .map(|row| (row.sent_bytes, row.received_bytes, row.sends, row.receives))
+        .collect();
+    moved.sort();
+    assert_eq!(moved, [(0, 1123, 0, 2), (1123, 0, 2, 0)], "{rows:#?}");
+}
+
+/// A Python that runs these lines, which it can.
+fn python(lines: &str) -> Option<Command> {
+    let mut python = Command::new("python3");
+    let is_there = python.arg("-V").output().is_ok_and(|done| done.status.success());
+    if !is_there {
+        println!("skipped: no python3");
+        return None;
+    }
+    let mut python = Command::new("python3");
+    python.args(["-c", lines]);
+    Some(python)
 }
 
 #[test]

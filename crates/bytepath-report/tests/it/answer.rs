@@ -62,6 +62,18 @@ fn an_arm_that_is_faster_is_told_of_though_the_best_median_is_anothers() {
     );
 }
 
+#[test]
+fn one_arm_is_ahead_of_nobody() {
+    let mut record = sample::record();
+    record.arms.truncate(1);
+    let arm = &mut record.arms[0];
+    (arm.reference, arm.touched) = (false, true);
+    assert_eq!(answer::of(&record), ["write → read reached 8.51 GiB/s [8.31, 8.62]."]);
+    let arm = &mut record.arms[0];
+    (arm.unit, arm.better) = (Unit::Seconds, Better::Lower);
+    assert_eq!(answer::of(&record), ["write → read took 8.51 s [8.31, 8.62]."]);
+}
+
 /// A record whose arms have these values, with a reference that both others are faster than.
 fn rivals(one: [f64; 6], other: [f64; 6]) -> Record {
     let mut record = sample::record();

@@ -343,6 +343,21 @@ fn bars_and_calls_stand_out_in_light_and_dark_and_so_does_what_is_written_on_the
 }
 
 #[test]
+fn classes_beyond_the_colours_share_one_with_each_other_and_with_no_class_that_has_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = opened(folder.path(), &[explained_by(24)]) else { return };
+    let found = browser.eval(
+        "(() => { const box = document.querySelector('[data-chart=classes]'); \
+         const bars = [...box.querySelectorAll('g[aria-label=bar] rect')]; \
+         const keys = [...box.querySelectorAll('.swatches li')].map((key) => key.textContent); \
+         return [bars.length, new Set(bars.map((bar) => getComputedStyle(bar).fill)).size, \
+         keys.length, keys.filter((key) => key.includes('others'))]; })()",
+    );
+    assert_eq!(found, json!([48, 20, 20, ["5 others"]]));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
 fn nothing_is_wider_than_a_narrow_page_and_no_word_is_broken_beside_a_choice() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut record = explained_by(8);

@@ -64,8 +64,8 @@ function drawCosts(box, view) {
   if (fields.length > 1 && !decades) box.append(swatches(fields.map((field, part) => [PARTS[field], colours[part]])));
 }
 
-// Classes that are not known to be the work's are grey.
-const GREY = Object.fromEntries(["idle", "other programs", "threads of the kernel", "unclaimed"]
+// Classes that are not known to be the work's are grey, and the smallest where there are more than colours.
+const GREY = Object.fromEntries(["idle", "other programs", "threads of the kernel", "unclaimed", "others"]
   .map((name, at) => [name, `color-mix(in oklab, var(--ink) ${25 * at}%, var(--soft))`]));
 
 function drawClasses(box, view) {
@@ -74,7 +74,7 @@ function drawClasses(box, view) {
   if (!entries.length) return;
   const totals = d3.rollup(entries.flatMap(({ arm }) => arm.classes), (rows) => d3.sum(rows, (row) => row[1]), (row) => row[0]);
   const names = [...totals.keys()].sort((a, b) => (a in GREY) - (b in GREY) || totals.get(b) - totals.get(a));
-  const colour = (name) => GREY[name] ?? kinds[names.indexOf(name) % kinds.length];
+  const colour = (name) => GREY[name] ?? kinds[names.indexOf(name)] ?? GREY.others;
   const bars = [], rows = [];
   for (const { index, arm } of entries) {
     const row = `${index}`;
@@ -102,6 +102,6 @@ function drawClasses(box, view) {
       Plot.text(bars, Plot.stackX({ x: "share", y: "row", z: "name", order: names, text: (bar) => (wide(bar) ? percent(bar.share) : ""), fill: "var(--back)", fontSize: 11, dy: above / 2 })),
       ...lanes.marks(rows, ([row]) => row, ([, name]) => name),
     ],
-  }), swatches(names.map((name) => [name, colour(name)])));
+  }), swatches([...d3.group(names, colour)].map(([colour, [name, ...more]]) => [more.length ? `${more.length + 1} others` : name, colour])));
 }
 

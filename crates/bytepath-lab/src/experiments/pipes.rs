@@ -62,7 +62,8 @@ enum RungWait {
 }
 
 const VMSPLICE: &[&str] = &["--outlet", "vmsplice"];
-const VMSPLICE_HUGE: &[&str] = &["--outlet", "vmsplice", "--huge-page"];
+const VMSPLICE_HUGE: &[&str] = &["--outlet", "vmsplice", "--huge-page", "--check-huge-page"];
+const GIFT: &[&str] = &["--outlet", "gift", "--huge-page", "--check-huge-page"];
 const SPLICE: &[&str] = &["--inlet", "splice-null"];
 
 const RUNGS: &[Rung] = &[
@@ -140,7 +141,7 @@ const RUNGS: &[Rung] = &[
     },
     Rung {
         name: "gift-read",
-        writer: &["--outlet", "gift", "--huge-page"],
+        writer: GIFT,
         reader: &["--inlet", "read"],
         wait: RungWait::Asked,
         touched: false,
@@ -148,7 +149,7 @@ const RUNGS: &[Rung] = &[
     },
     Rung {
         name: "gift-splice",
-        writer: &["--outlet", "gift", "--huge-page"],
+        writer: GIFT,
         reader: SPLICE,
         wait: RungWait::Asked,
         touched: false,

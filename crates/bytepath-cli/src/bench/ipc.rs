@@ -175,6 +175,9 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
     let mut settings = options.measuring.settings(Some(bytes));
     settings.others.insert("sink".into(), options.sink.name().into());
     settings.others.insert("directory".into(), directory.display().to_string().into());
+    if let Some(file) = &options.file {
+        settings.others.insert("file".into(), file.display().to_string().into());
+    }
     let record = against_first(ipc::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, ipc::published(&record, options.sink).as_deref(), outputs)
 }

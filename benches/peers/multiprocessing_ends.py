@@ -28,9 +28,9 @@ class Pipe:
 class Queue:
     """multiprocessing.Queue."""
 
-    def __init__(self):
-        # As much waits as in the rings of the others.
-        self.queue = multiprocessing.Queue(maxsize=1024)
+    def __init__(self, size):
+        # As many messages wait as samples of iceoryx2 do: those that lie in a ring.
+        self.queue = multiprocessing.Queue(maxsize=max(4, min(1024, (512 << 10) // size)))
         self.send, self.receive = self.queue.put, self.queue.get
 
 
@@ -102,7 +102,7 @@ def main():
     size, begins, answers, measured, warm_up = map(int, numbers)
     times = (warm_up / 1e6, measured / 1e6)
     rest = os.urandom(size - 8)
-    make = {"python-pipe": Pipe, "python-queue": Queue}[medium]
+    make = {"python-pipe": Pipe, "python-queue": lambda: Queue(size)}[medium]
     there, back = make(), make()
     # The process that this one starts is the sender where bytes flow one way.
     here, elsewhere = (begins, answers) if what == "latency" else (answers, begins)

@@ -1,9 +1,11 @@
 //! The machine's facts as a record keeps them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use bytepath::machine::{Answer, Call, Machine, Ring, Topology};
-use bytepath_report::Cache;
+use bytepath::machine::{self, Answer, Call, Machine, Ring, Topology};
+use bytepath_report::{Cache, Record};
+use serde_json::Value;
 
 /// What is true of this machine, for the record.
 pub fn of(machine: &Machine) -> bytepath_report::Machine {
@@ -24,7 +26,7 @@ pub fn of(machine: &Machine) -> bytepath_report::Machine {
         thp_defrag: memory.thp_defrag.clone(),
         hugetlb_pages: default_hugetlb_pages(),
         mitigations: kernel.mitigations.iter().cloned().collect::<BTreeMap<_, _>>(),
-        governor: kernel.governors.first().cloned(),
+        governor: some(&kernel.governors.join(", ")),
         pipe_max_size: pipes.max_bytes.map(|bytes| bytes as u64),
         pipe_user_pages_soft: pipes.user_pages_soft,
         memlock_bytes: Some(machine.limits().locked_memory_bytes.soft.unwrap_or(u64::MAX)),
@@ -37,6 +39,25 @@ pub fn of(machine: &Machine) -> bytepath_report::Machine {
         file_system: None,
         user_is_root: machine.user().root,
     }
+}
+
+/// The settings that say where a run's data are, the nearest first.
+const PLACES: [&str; 3] = ["file", "input", "directory"];
+
+/// The file systems of a run's data: those that its arms name, or else those of the files, or of the
+/// directory, that its settings name.
+pub(crate) fn file_system(record: &Record) -> Option<String> {
+    let of_arm =
+        |arm: &bytepath_report::Arm| Some(arm.params.get("file_system")?.as_str()?.to_owned());
+    let mut names: BTreeSet<String> = record.arms.iter().filter_map(of_arm).collect();
+    if names.is_empty() {
+        let place = PLACES.iter().find_map(|name| record.settings.get(*name))?;
+        let paths = place.as_array().map_or(std::slice::from_ref(place), Vec::as_slice);
+        let of_path = |path: &str| machine::file_system(Path::new(path)).ok();
+        let found = paths.iter().filter_map(Value::as_str).filter_map(of_path);
+        names = found.map(|found| found.name).collect();
+    }
+    some(&names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 fn some(text: &str) -> Option<String> {
@@ -88,5 +109,34 @@ mod tests {
         let pools = &machine.memory().huge_pools;
         let is_a_pools = |pages: u64| pools.iter().any(|pool| pool.total_pages == pages);
         assert!(facts.hugetlb_pages.is_none_or(is_a_pools), "{facts:?}");
+    }
+    #[test]
+    fn the_file_systems_are_those_of_arms_or_of_the_nearest_place() {
+        let record = |kinds: &[&str], settings: &[(&str, Value)]| {
+            let arm = |kind: &&str| {
+                let mut arm = bytepath_report::Arm::new(*kind, bytepath_report::Unit::Seconds);
+                arm.params.insert("file_system".to_owned(), (*kind).into());
+                arm
+            };
+            let mut record = crate::experiments::record_of(kinds.iter().map(arm).collect());
+            let owned = |(key, value): &(&str, Value)| ((*key).to_owned(), value.clone());
+            record.settings = settings.iter().map(owned).collect();
+            file_system(&record)
+        };
+        let of = |path: &str| machine::file_system(Path::new(path)).expect("it is there").name;
+        let (root, proc) = (of("/"), of("/proc"));
+        assert_ne!(root, proc);
+        let directory = ("directory", Value::from("/"));
+        assert_eq!(record(&[], &[]), None);
+        assert_eq!(record(&[], std::slice::from_ref(&directory)), Some(root));
+        assert_eq!(
+            record(&[], &[directory.clone(), ("input", "/proc".into())]),
+            Some(proc.clone())
+        );
+        let files = ("file", Value::from(vec!["/proc", "/proc/version"]));
+        assert_eq!(record(&[], &[directory.clone(), files]), Some(proc));
+        assert_eq!(record(&[], &[("directory", "/no/such".into())]), None);
+        let copied = record(&["tmpfs", "ext4", "tmpfs"], &[directory]);
+        assert_eq!(copied.as_deref(), Some("ext4, tmpfs"));
     }
 }

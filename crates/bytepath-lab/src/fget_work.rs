@@ -281,7 +281,9 @@ fn outcome(
     let mut costs = Costs { cpu_ns_per_op: Some(value), ..Costs::default() };
     if let Some(served) = served.filter(|served| served.requests > 0) {
         let each = |count: u64| count as f64 / served.requests as f64;
-        figures.add("busy", "ns each", each(served.busy_ns));
+        if let Some(busy_ns) = served.busy_ns {
+            figures.add("busy", "ns each", each(busy_ns));
+        }
         costs.syscalls_per_op = Some(each(served.calls));
     }
     Ok(Outcome { value, seconds: loaded.seconds, costs, figures, found, ..Outcome::default() })

@@ -158,6 +158,7 @@ pub fn run(
     record.id = format!("{}-{started}-{:08x}", record.experiment.name, fastrand::u32(..));
     record.started = started;
     record.settings = recorded(settings);
+    record.machine.file_system = facts::file_system(&record);
     if record.reference().is_none_or(|arm| arm.name != reference) {
         let why = match record.arms.iter().any(|arm| arm.name == reference) {
             true if could_run => "failed",

@@ -49,7 +49,7 @@ pub struct Machine {
     /// The mitigations against CPU vulnerabilities: vulnerability to the kernel's words.
     #[serde(default)]
     pub mitigations: BTreeMap<String, String>,
-    /// The frequency governor of the CPUs, for example `performance`.
+    /// The frequency governor of the CPUs, for example `performance`; all of them where CPUs differ.
     #[serde(default)]
     pub governor: Option<String>,
     /// The largest pipe that a user without privilege may ask for, in bytes (`fs.pipe-max-size`).
@@ -72,7 +72,8 @@ pub struct Machine {
     /// Whether the kernel tells pressure (`/proc/pressure`).
     #[serde(default)]
     pub psi: Option<bool>,
-    /// The file system that holds the data of the run, for example `ext4`.
+    /// The file system that holds the data of the run, for example `ext4`; all of them where there are
+    /// several.
     #[serde(default)]
     pub file_system: Option<String>,
     /// Whether bytepath ran as root.

@@ -19,7 +19,7 @@ use crate::content::{fill, sum};
 use crate::end::PATIENCE;
 
 /// Samples that wait for a subscriber, at the most: as many as lie in a ring of ours, but no fewer
-/// than these and no more. Fewer and more were tried (README.md).
+/// than these and no more.
 const RING_BYTES: usize = 512 << 10;
 const SAMPLES_MIN: usize = 4;
 const SAMPLES_MAX: usize = 1024;

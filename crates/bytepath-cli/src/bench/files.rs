@@ -230,6 +230,15 @@ impl Files {
         }
     }
 
+    /// Whether files are made, be it for a loop device.
+    fn makes_files(&self) -> bool {
+        match &self.device {
+            Some(Device::Wanted(wanted)) => wanted.kind == Kind::Loop,
+            Some(Device::Path(_)) => false,
+            None => self.file.is_empty(),
+        }
+    }
+
     fn made_device(&self) -> anyhow::Result<Option<Made>> {
         let make = |wanted: &Wanted| wanted.make(&self.directory()?).map_err(Error::msg);
         self.wanted().map(make).transpose()
@@ -242,7 +251,8 @@ impl Files {
         let io_bytes = self.io_bytes(given.as_ref())?;
         let mut settings = self.times.in_place_of(self.measuring.settings(None));
         let shape = self.shape(io_bytes, settings.seed);
-        self.describe(&shape, &mut settings.others);
+        let directory = self.makes_files().then(|| self.directory()).transpose()?;
+        self.describe(&shape, directory.as_deref(), &mut settings.others);
         let sites = match self.sites(names, given, io_bytes) {
             Err(_) if bytepath_lab::interrupt::wished() => {
                 bail!("interrupted before anything was measured")
@@ -300,7 +310,12 @@ impl Files {
     }
 
     /// What the work is, for the record.
-    fn describe(&self, shape: &Shape, settings: &mut BTreeMap<String, Value>) {
+    fn describe(
+        &self,
+        shape: &Shape,
+        directory: Option<&Path>,
+        settings: &mut BTreeMap<String, Value>,
+    ) {
         let mut set = |name: &str, value: Value| settings.insert(name.to_owned(), value);
         set("rw", shape.access_word().into());
         set("read_percent", shape.access.read_percent.into());
@@ -326,6 +341,9 @@ impl Files {
         }
         if let Some(device) = &self.device {
             set("device", device.to_string().into());
+        }
+        if let Some(directory) = directory {
+            set("directory", directory.display().to_string().into());
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct Ipc {
     #[arg(long, conflicts_with_all = ["sink", "file", "bytes", "dir", "latency", "size"])]
     bandwidth: bool,
     /// Bytes of a trip there and back; 8, 512, 4K, 64K and 1M unless given
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = trip::size, requires = "latency")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = trip::size)]
     size: Vec<usize>,
     /// What the receiver does with the bytes: file, hash, drop
     #[arg(long, value_name = "SINK", value_parser = pass::keeps, default_value = "hash")]
@@ -47,9 +47,9 @@ pub(crate) struct Ipc {
     /// The file to pass; one is made for the run unless given
     #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
     file: Option<PathBuf>,
-    /// Bytes of the file that is made
-    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "1434M")]
-    bytes: u64,
+    /// Bytes of the file that is made; 1434M unless given, 256M with --quick
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    bytes: Option<u64>,
     /// Where the ends run: same-cpu, cross-cpu, …; all that this machine has unless given
     #[arg(long, value_name = "PLACEMENT", value_parser = values::placements)]
     placement: Vec<Vec<Placement>>,
@@ -60,6 +60,15 @@ pub(crate) struct Ipc {
     times: Times,
     #[command(flatten)]
     pub(super) measuring: Measuring,
+}
+
+/// Bytes of the file that is made unless told otherwise, and quickly.
+const FILE_BYTES: [u64; 2] = [1434 << 20, 256 << 20];
+
+impl Ipc {
+    fn file_bytes(&self) -> u64 {
+        self.bytes.unwrap_or(FILE_BYTES[usize::from(self.measuring.quick)])
+    }
 }
 
 /// 66 arms in under two minutes.
@@ -132,6 +141,12 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
              --bandwidth alone; see --bytes",
         ));
     }
+    if !options.size.is_empty() {
+        return Err(wrong_usage(
+            "--size is that of trips there and back, and has an effect with --latency alone; that of \
+             the file that is made is --bytes",
+        ));
+    }
     let program = this_program()?;
     let directory = directory(&options.dir)?;
     let placements = placements(&options.placement.concat())?;
@@ -148,7 +163,7 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     let site = match options.file {
         Some(_) => None,
-        None => Some(Site::prepare(&directory, options.bytes)?),
+        None => Some(Site::prepare(&directory, options.file_bytes())?),
     };
     let path = match (&options.file, &site) {
         (Some(path), _) => path.clone(),
@@ -160,6 +175,9 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
     let mut settings = options.measuring.settings(Some(bytes));
     settings.others.insert("sink".into(), options.sink.name().into());
     settings.others.insert("directory".into(), directory.display().to_string().into());
+    if let Some(file) = &options.file {
+        settings.others.insert("file".into(), file.display().to_string().into());
+    }
     let record = against_first(ipc::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, ipc::published(&record, options.sink).as_deref(), outputs)
 }

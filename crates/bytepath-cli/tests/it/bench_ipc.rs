@@ -67,6 +67,18 @@ fn the_record_is_valid_and_each_placement_has_its_reference() {
 }
 
 #[test]
+fn a_quick_run_passes_a_smaller_file() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let dir = folder.path().to_str().expect("plain");
+    let words = ["--quick", "--dir", dir, "--placement", "same-cpu", "--arms", "pipe-splice"];
+    let passed = |more: &[&str]| record(&[&words[..], more].concat())["settings"].clone();
+    let quick = passed(&["--sink", "drop"]);
+    assert_eq!(quick["measured_bytes"], 256 << 20, "{quick}");
+    assert_eq!(quick["directory"], dir, "{quick}");
+    assert_eq!(passed(&["--bytes", "300K"])["measured_bytes"], 300 << 10);
+}
+
+#[test]
 fn the_published_gain_of_splice_is_told_where_the_run_repeats_the_survey() {
     let told = |sink: &str, way: &str| {
         let asked = format!("--bytes 300K --dir /tmp --placement same-cpu --arms {way}");
@@ -103,6 +115,11 @@ fn what_cannot_be_passed_is_refused() {
         (&["--arms", "pipe-*,pigeon,owl*"], 2, "no arm matches pigeon,owl*;"),
         (&["--bandwidth", "--arms", "pigeon"], 2, "no arm matches pigeon;"),
         (&["--bandwidth", "--size", "8"], 2, "cannot be used with"),
+        (&["--size", "1M"], 2, "an effect with --latency alone"),
+        (&["--size", "1M", "--sink", "drop"], 2, "an effect with --latency alone"),
+        (&["--size", "1M", "--bytes", "1M"], 2, "the file that is made is --bytes"),
+        (&["--size", "1M", "--file", "/no/such"], 2, "an effect with --latency alone"),
+        (&["--size", "1M", "--dir", "/no/such"], 2, "an effect with --latency alone"),
         (&["--time", "1s"], 2, "an effect with --latency and --bandwidth alone"),
         (&["--warm-up", "1s"], 2, "an effect with --latency and --bandwidth alone"),
         (&["--file", "/dev/null"], 2, "no regular file"),

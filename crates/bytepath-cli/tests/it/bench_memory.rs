@@ -8,7 +8,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use crate::program::{
-    BYTEPATH, arms, as_nobody, bytepath, installed, root, run, shell, signal_of, spawned, until,
+    BYTEPATH, WITHOUT_HUGE, arms, as_nobody, bytepath, has_prctl, installed, root, run, shell,
+    signal_of, spawned, until,
 };
 
 /// Blocks and times that take no time; the figures mean nothing.
@@ -189,6 +190,31 @@ fn every_touch_runs_on_every_kind_of_area_or_says_why_not() {
         assert!(gup["why"].as_str().is_some_and(|why| why.contains("CONFIG_GUP_TEST")), "{gup}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).expect("it lists").count(), 0, "nothing is left");
+}
+
+#[test]
+fn what_gets_no_huge_pages_is_not_measured_as_if_it_had() {
+    if !has_prctl() {
+        return;
+    }
+    for bench in [
+        "memory --size 16K,3M --ops read --pages huge,base",
+        "pages --area huge,base --arms vmsplice,register-buffers,stride-256K,munmap",
+        "pipes --placement same-cpu --arms '*-huge@*,gift-*,write-read@*'",
+    ] {
+        let line = format!("{WITHOUT_HUGE} bench {bench} {} --json -", SHORT.join(" "));
+        let record = shell(&line).well().json();
+        let is_huge = |arm: &Value| ["huge", "gift"].iter().any(|word| name(arm).contains(word));
+        let (huge, others): (Vec<_>, Vec<_>) = arms(&record).iter().partition(|arm| is_huge(arm));
+        assert!(huge.len() >= 2 && !others.is_empty(), "{bench}");
+        for arm in huge {
+            let why = arm["why"].as_str().unwrap_or_default();
+            assert!(why.contains("huge pages") || why.contains("io_uring"), "{arm}");
+            assert_eq!(arm["status"], "unavailable", "{arm}");
+        }
+        let ok = others.iter().filter(|arm| arm["status"] == "ok").count();
+        assert!(ok > 0, "{bench}: {others:?}");
+    }
 }
 
 #[test]

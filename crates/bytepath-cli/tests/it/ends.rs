@@ -8,7 +8,7 @@ use bytepath::outlets::{Fresh, OUTLETS, Use};
 use serde_json::Value;
 
 use crate::program::{
-    Done, as_nobody, bytepath, complaints, pair, root, run, shell, spawned, text,
+    Done, WITHOUT_HUGE, as_nobody, bytepath, complaints, has_prctl, pair, run, shell, spawned, text,
 };
 
 /// The columns of the published program's row.
@@ -123,23 +123,39 @@ fn options_of_the_published_pair_work_together() {
 }
 
 #[test]
-fn huge_pages_are_checked_by_root_and_refused_to_others_with_the_reason() {
+fn huge_pages_are_checked_whoever_asks() {
+    let base = run(&mut bytepath(&["read", "--check-huge-page"]));
+    base.refused(1, &["no huge pages were asked for", "--huge"]);
     let words = ["--huge_page", "--check_huge_page"];
     let line = format!("$bytepath write --huge-page --check-huge-page {BYTES} >/dev/null");
-    if root() {
-        let done = shell(&line);
-        if !done.status.success() && done.stderr.contains("huge pages") {
-            println!("skipped: this machine gives no huge pages: {}", done.stderr);
-            return;
-        }
-        done.well();
-        let wanted = [("huge_page", "1".to_owned()), ("check_huge_page", "1".to_owned())];
-        assert_eq!(differs(&words), wanted);
-        let base = run(&mut bytepath(&["read", "--check-huge-page"]));
-        base.refused(1, &["no huge pages were asked for", "--huge"]);
+    let done = shell(&line);
+    if !done.status.success() && done.stderr.contains("huge pages") {
+        println!("skipped: this machine gives no huge pages: {}", done.stderr);
+        return;
     }
+    done.well();
+    let wanted = [("huge_page", "1".to_owned()), ("check_huge_page", "1".to_owned())];
+    assert_eq!(differs(&words), wanted);
     let Some(nobody) = as_nobody() else { return };
-    shell(&line.replace("$bytepath", &format!("{nobody}$bytepath"))).refused(1, &["root"]);
+    shell(&line.replace("$bytepath", &format!("{nobody}$bytepath"))).well();
+}
+
+#[test]
+fn buffers_that_got_no_huge_pages_are_refused_by_the_end_that_has_them() {
+    if !has_prctl() {
+        return;
+    }
+    let huge = "--huge-page --check-huge-page";
+    for writer in OUTLETS.iter().filter(|outlet| outlet.used_for() == Use::Streams) {
+        let write = format!("write --outlet {} {huge}", writer.name());
+        // No pipeline tells the code of its first program.
+        let line = format!("({WITHOUT_HUGE} {write} {BYTES} || echo $? >&2) | wc -c");
+        let done = shell(&line);
+        assert!(done.stderr.contains("only 0 B of the"), "{write}: {done:?}");
+        assert!(done.stderr.ends_with("\n1\n"), "{write}: {done:?}");
+    }
+    let line = format!("$bytepath write {BYTES} | {WITHOUT_HUGE} read {huge}");
+    shell(&line).refused(1, &["only 0 B of the 256 KiB of buffers are in huge pages", "--hugetlb"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! refused.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use bytepath_report::{latency, schema};
@@ -132,6 +133,14 @@ fn the_record_is_what_the_schema_says_with_latencies_and_ratios_within_each_kind
     let published = jsonschema::validator_for(&published).expect("the schema compiles");
     let complaints: Vec<_> = published.iter_errors(&record).map(|e| e.to_string()).collect();
     assert_eq!(complaints, Vec::<String>::new());
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let found = bytepath::machine::file_system(place).expect("it is on one");
+    assert_eq!(record["machine"]["file_system"], found.name);
+    let directory = record["settings"]["directory"].as_str().unwrap_or_default();
+    assert!(
+        directory.starts_with(text(&place.canonicalize().expect("it is there"))),
+        "{directory}"
+    );
     for arm in arms(&record).iter().filter(|arm| arm["status"] == "ok") {
         let name = arm["name"].as_str().expect("a name");
         let kind = name.split('@').nth(1).expect("a kind");
@@ -168,6 +177,8 @@ fn the_table_tells_latencies_and_what_was_published() {
     for words in ["p99.9", "4.91M", "814k", "ScyllaDB 2020", "pread@direct", "its section"] {
         assert!(table.contains(words), "{words:?} is not in {table}");
     }
+    let other = run(&mut bytepath(&[&words, SHAPE].concat())).well().stdout;
+    assert!(!other.contains("ScyllaDB"), "it published no such depth: {other}");
 }
 
 #[test]

@@ -298,6 +298,20 @@ pub(crate) fn where_calls_kill(calls: &[i64], words: &[&str]) -> Done {
     std::thread::scope(|scope| scope.spawn(filtered).join().expect("it has run"))
 }
 
+/// A shell's words for bytepath, and what it starts, where transparent huge pages are refused.
+pub(crate) const WITHOUT_HUGE: &str = "python3 -c 'import ctypes, os, sys
+assert ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])' $bytepath";
+
+/// Whether [`WITHOUT_HUGE`] works; else says that it does not.
+pub(crate) fn has_prctl() -> bool {
+    let has = installed("python3");
+    if !has {
+        println!("skipped: python3 is not installed");
+    }
+    has
+}
+
 /// The words by which root becomes an ordinary user; nothing where the test already is one, and
 /// `None`, said aloud, where that cannot be had.
 pub(crate) fn as_nobody() -> Option<&'static str> {

@@ -11,10 +11,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytepath::error::{Refusal, Stop};
-use bytepath::pages::{Memory, PageSize, PagesError};
+use bytepath::pages::{PageSize, Pages, PagesError};
 use bytepath_report::{Costs, numbers};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::page_map::Mapping;
 
 pub use pattern::{Pattern, PatternError, Verifier};
 pub use read::{ReadEnd, Until};
@@ -108,16 +110,17 @@ pub enum EndError {
     Pages(#[from] PagesError),
     /// Huge pages were asked for, to be checked, and did not come.
     #[error(
-        "only {} of {} are in huge pages; memory may be fragmented: free some, or ask for --hugetlb \
-         pages",
-        numbers::bytes(*.huge as u64),
-        numbers::bytes(*.bytes as u64)
+        "only {} of the {} of buffers are in huge pages: memory may be fragmented, or \
+         /sys/kernel/mm/transparent_hugepage/enabled is never; free some, write madvise there as \
+         root, or ask for --hugetlb pages",
+        numbers::bytes(*.huge),
+        numbers::bytes(*.bytes)
     )]
     NotHuge {
         /// Bytes in huge pages.
-        huge: usize,
-        /// Bytes of the buffer.
-        bytes: usize,
+        huge: u64,
+        /// Bytes of the buffers that are there.
+        bytes: u64,
     },
     /// Huge pages were to be checked, and none were asked for.
     #[error("no huge pages were asked for, so there are none to check; add --huge-page")]
@@ -141,14 +144,19 @@ fn said(stop: &Stop) -> String {
     }
 }
 
-/// Fails unless all of a probe buffer of these pages lies in huge pages.
-fn check_huge(bytes: usize, pages: bytepath::pages::Pages) -> Result<(), EndError> {
-    if pages.size == PageSize::Base {
-        return Err(EndError::NoneAsked);
+/// Fails unless what there is of this process's buffers lies in huge pages: they alone are advised to.
+fn check_huge(pages: Pages) -> Result<(), EndError> {
+    match pages.size {
+        PageSize::Base => return Err(EndError::NoneAsked),
+        // The pool gives its pages or none.
+        PageSize::Hugetlb => return Ok(()),
+        PageSize::Huge => {}
     }
-    let mut memory = Memory::allocate(bytes, &pages)?;
-    memory.as_mut_slice().fill(b'X');
-    let huge = memory.huge_bytes()?;
+    let unknown = |error| PagesError::Unknown(format!("/proc/self/smaps: {error}"));
+    let maps = Mapping::all_of("self").map_err(unknown)?;
+    let advised = || maps.iter().filter(|map| map.flags.iter().any(|flag| flag == "hg"));
+    let bytes = advised().map(|map| map.resident_bytes).sum();
+    let huge = advised().map(|map| map.anon_huge_bytes).sum();
     if huge < bytes { Err(EndError::NotHuge { huge, bytes }) } else { Ok(()) }
 }
 

@@ -73,6 +73,9 @@ impl ReadEnd {
         let meter = Meter::new();
         let mut consumer =
             self.inlet.open(&source, &self.setup(&meter)).map_err(|stop| self.stopped(stop))?;
+        if self.check_huge {
+            check_huge(self.pages)?;
+        }
         let mut reading = Reading {
             end: self,
             consumer: consumer.as_mut(),
@@ -137,9 +140,6 @@ impl ReadEnd {
             .map_err(|refusal| EndError::Refused { mechanism: self.inlet.name(), refusal })?;
         if self.verify && self.inlet.name() == "splice-null" {
             return Err(EndError::NothingToVerify(self.inlet.name()));
-        }
-        if self.check_huge {
-            check_huge(self.buf_bytes, self.pages)?;
         }
         Ok(())
     }

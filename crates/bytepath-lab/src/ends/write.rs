@@ -69,9 +69,6 @@ impl WriteEnd {
         self.outlet
             .suits(&sink)
             .map_err(|refusal| EndError::Refused { mechanism: self.outlet.name(), refusal })?;
-        if self.check_huge {
-            check_huge(self.buf_bytes, self.pages)?;
-        }
         let meter = Meter::new();
         let pattern = self.repeated_pattern(&sink);
         let contents = match &pattern {
@@ -83,6 +80,7 @@ impl WriteEnd {
             .outlet
             .open(&sink, &self.setup(contents, &meter))
             .map_err(|stop| self.stopped(stop, 0))?;
+        self.check_huge()?;
         let refused = producer.pipe_refused();
         // Where the kernel gives no timer, calls sleep on.
         let until = self.ends_in_time().and_then(|time| Interval::start(time).ok());
@@ -93,20 +91,28 @@ impl WriteEnd {
             self.repeat(producer.as_mut(), &meter)
         }?;
         drop(until);
+        let elapsed = seconds(started.elapsed());
         let shape = producer.shape();
+        let usage = Usage::of_this_process().since(before);
+        // Some outlets only take pages as they write.
+        self.check_huge()?;
         Ok(EndReport {
             mechanism: self.outlet.name().into(),
             bytes,
-            seconds: seconds(started.elapsed()),
+            seconds: elapsed,
             calls: meter.read().calls,
             waits: meter.read().waits,
-            usage: Usage::of_this_process().since(before),
+            usage,
             chunk_bytes: shape.chunk_bytes as u64,
             pipe_bytes: shape.pipe_bytes as u64,
             slot_bytes: Some(shape.slot_bytes as u64),
             pipe_refused: refused.map(|refusal| refusal.to_string()),
             ..EndReport::default()
         })
+    }
+
+    fn check_huge(&self) -> Result<(), EndError> {
+        if self.check_huge { check_huge(self.pages) } else { Ok(()) }
     }
 
     /// After how long calls that sleep are interrupted.

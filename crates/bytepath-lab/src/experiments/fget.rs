@@ -28,7 +28,8 @@ pub const DESCRIPTION: Description = Description {
                  all; uring: a ring a thread, its requests one at a time on each connection; \
                  uring-registered: of files that it keeps; uring-multishot: asked once to receive \
                  whatever comes, into buffers of its own; uring-direct-accept: its connections are \
-                 accepted into the ring's own table, so that they never have a descriptor.",
+                 accepted into the ring's own table, so that they never have a descriptor. busy: time per \
+                 request between the calls that wait; a ring receives and sends within those.",
 };
 
 /// What the user may vary.

@@ -235,7 +235,9 @@ impl Made<'_> {
 
     fn published(&self) -> Option<Published> {
         let Access { order, read_percent } = self.shape.access;
-        if (order, read_percent, self.shape.io_bytes) != (Order::Random, 100, 1024) {
+        let Shape { io_bytes, depth, batch, verify, .. } = *self.shape;
+        let asked = (order, read_percent, io_bytes, depth, batch, verify);
+        if asked != (Order::Random, 100, 1024, 8, 1, false) {
             return None;
         }
         let row = PUBLISHED.iter().find(|(name, ..)| *name == self.engine.name())?;

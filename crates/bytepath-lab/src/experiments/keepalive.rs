@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bytepath_report::{Arm as ShownArm, Figures, Record, Unit, numbers};
+use bytepath_report::{Arm as ShownArm, Figures, Record, Unit, Verdict, numbers};
 
 use super::Description;
 use crate::arm::{Arm, Work};
@@ -32,6 +32,10 @@ pub const DESCRIPTION: Description = Description {
 
 /// What others published: connections in TIME_WAIT without and with `keepalive 60`.
 pub const PUBLISHED_TIME_WAIT: [u32; 2] = [1000, 20];
+const PUBLISHED_KEEPALIVE: u32 = 60;
+
+/// What goes through nginx.
+const PROXIED: [&str; 2] = ["proxy_pass", "fastcgi_pass"];
 
 /// What is asked for.
 pub struct Setup<'a> {
@@ -110,10 +114,12 @@ fn arm(via: &str, load: Load, way: &str, sample: Result<Sample, String>, setup: 
         let kept = proxy.connections == Connections::Kept;
         params.insert("nginx_workers".to_owned(), proxy.workers.into());
         params.insert("nginx_keepalive".to_owned(), kept.then_some(proxy.keepalive).into());
-        params.insert(
-            "published_time_wait".to_owned(),
-            PUBLISHED_TIME_WAIT[usize::from(kept)].into(),
-        );
+        if !kept || proxy.keepalive == PUBLISHED_KEEPALIVE {
+            params.insert(
+                "published_time_wait".to_owned(),
+                PUBLISHED_TIME_WAIT[usize::from(kept)].into(),
+            );
+        }
     }
     let work = sample.map(|sample| {
         Box::new(KeepaliveWork {
@@ -142,28 +148,33 @@ pub fn shows(record: &Record) -> Option<String> {
     };
     let compared = |via: &str| {
         let (new, kept) = (arm(via, "tcp-new")?, arm(via, "tcp-kept")?);
-        let factor = numbers::figure(lab::times(kept, new)?);
+        let times = times(kept, new)?;
         let (before, after) = (waits(new)?, waits(kept)?);
         Some(format!(
-            "kept connections give {factor} times the requests through {via}, and TIME_WAIT goes from \
+            "kept connections give {times} the requests through {via}, and TIME_WAIT goes from \
              {before} to {after}"
         ))
     };
-    let parts: Vec<_> = ["proxy_pass", "fastcgi_pass"].into_iter().filter_map(compared).collect();
+    let parts: Vec<_> = PROXIED.into_iter().filter_map(compared).collect();
     let direct: Vec<_> = ["http", "fastcgi"]
         .into_iter()
         .filter_map(|via| {
             let (new, kept) = (arm(via, "tcp-new")?, arm(via, "tcp-kept")?);
-            let factor = numbers::figure(lab::times(kept, new)?);
-            Some(format!("without nginx they give {factor} times as many ({via})"))
+            let times = times(kept, new)?;
+            Some(format!("without nginx they give {times} as many ({via})"))
         })
         .collect();
     if parts.is_empty() && direct.is_empty() {
         return None;
     }
-    let published = match parts.is_empty() {
-        true => String::new(),
-        false => format!(
+    let repeats = |via: &&str| {
+        arm(via, "tcp-kept").is_some_and(|kept| {
+            kept.params.get("nginx_keepalive") == Some(&PUBLISHED_KEEPALIVE.into())
+        })
+    };
+    let published = match !parts.is_empty() && PROXIED.iter().any(repeats) {
+        false => String::new(),
+        true => format!(
             "; published: from over {} to about {}",
             PUBLISHED_TIME_WAIT[0], PUBLISHED_TIME_WAIT[1]
         ),
@@ -172,9 +183,69 @@ pub fn shows(record: &Record) -> Option<String> {
     Some(format!("Here {all}{published}"))
 }
 
+/// How many times as many requests; between which numbers it is where that is not decided.
+fn times(kept: &ShownArm, new: &ShownArm) -> Option<String> {
+    let factor = numbers::figure(lab::times(kept, new)?);
+    Some(match (kept.verdict, kept.ratio_ci95) {
+        (Some(Verdict::Faster | Verdict::Slower | Verdict::Same), _) => format!("{factor} times"),
+        (_, Some([low, high])) => {
+            format!("{} to {} times (undecided)", numbers::figure(low), numbers::figure(high))
+        }
+        (_, None) => format!("{factor} times (undecided)"),
+    })
+}
+
 /// Connections in TIME_WAIT at most, on both sides.
 fn waits(arm: &ShownArm) -> Option<String> {
     let figures = Figures::of_arm(arm)?;
     let all = figures.get("TIME_WAIT upstream")? + figures.get("TIME_WAIT caller")?;
     Some(numbers::figure(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytepath_report::figures;
+
+    use super::*;
+    use crate::experiments::record_of;
+
+    /// A record of two arms, new and kept.
+    fn record(keepalive: u32, verdict: Option<Verdict>, ci95: Option<[f64; 2]>) -> Record {
+        let arm = |way: &str, median: f64| {
+            let name = format!("proxy_pass/saturation/{way}");
+            let mut arm =
+                ShownArm { median: Some(median), ..ShownArm::new(name, Unit::OpsPerSecond) };
+            let mut figures = Figures::default();
+            figures.add("TIME_WAIT upstream", "", 7.0);
+            figures.add("TIME_WAIT caller", "", 0.0);
+            let figures = serde_json::to_value(figures).expect("JSON");
+            arm.params.insert(figures::PARAM.to_owned(), figures);
+            arm.params.insert("nginx_keepalive".to_owned(), keepalive.into());
+            arm
+        };
+        let kept = ShownArm { verdict, ratio_ci95: ci95, ..arm("tcp-kept", 300.0) };
+        record_of(vec![arm("tcp-new", 100.0), kept])
+    }
+
+    #[test]
+    fn a_ratio_that_is_undecided_is_told_as_one() {
+        for (verdict, ci95, times) in [
+            (Some(Verdict::Faster), Some([2.5, 3.5]), "3.00 times the"),
+            (Some(Verdict::Same), Some([0.99, 1.01]), "3.00 times the"),
+            (Some(Verdict::Undecided), Some([0.384, 25.7]), "0.384 to 25.7 times (undecided) the"),
+            (None, None, "3.00 times (undecided) the"),
+        ] {
+            let said = shows(&record(60, verdict, ci95)).expect("two are compared");
+            let begins = format!("Here kept connections give {times} requests through proxy_pass");
+            assert!(said.starts_with(&begins), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_published_figure_stands_beside_as_many_kept_connections() {
+        for (keepalive, beside) in [(60, true), (8, false)] {
+            let said = shows(&record(keepalive, None, None)).expect("two are compared");
+            assert_eq!(said.contains("published"), beside, "{said}");
+        }
+    }
 }

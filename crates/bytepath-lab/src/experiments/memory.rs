@@ -165,7 +165,7 @@ fn arm(
         params,
         unit: Unit::GibPerSecond,
         touched: sweep.reads,
-        published: published(sweep.name, bytes, threads),
+        published: published(sweep.name, bytes, threads).filter(|_| pages == PageSize::Base),
         work,
     }
 }

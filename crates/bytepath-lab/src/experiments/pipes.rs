@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use bytepath::Wait;
+use bytepath::outlets::BUF_BYTES;
 use bytepath::placement::NamedPlacement;
 use bytepath_report::{Published, Unit};
 
@@ -62,7 +63,8 @@ enum RungWait {
 }
 
 const VMSPLICE: &[&str] = &["--outlet", "vmsplice"];
-const VMSPLICE_HUGE: &[&str] = &["--outlet", "vmsplice", "--huge-page"];
+const VMSPLICE_HUGE: &[&str] = &["--outlet", "vmsplice", "--huge-page", "--check-huge-page"];
+const GIFT: &[&str] = &["--outlet", "gift", "--huge-page", "--check-huge-page"];
 const SPLICE: &[&str] = &["--inlet", "splice-null"];
 
 const RUNGS: &[Rung] = &[
@@ -140,7 +142,7 @@ const RUNGS: &[Rung] = &[
     },
     Rung {
         name: "gift-read",
-        writer: &["--outlet", "gift", "--huge-page"],
+        writer: GIFT,
         reader: &["--inlet", "read"],
         wait: RungWait::Asked,
         touched: false,
@@ -148,7 +150,7 @@ const RUNGS: &[Rung] = &[
     },
     Rung {
         name: "gift-splice",
-        writer: &["--outlet", "gift", "--huge-page"],
+        writer: GIFT,
         reader: SPLICE,
         wait: RungWait::Asked,
         touched: false,
@@ -196,6 +198,16 @@ struct Point {
     suffix: String,
 }
 
+impl Point {
+    /// Published for pipes as they come, buffers of the usual size, and ends that block unless the rung
+    /// is about another wait.
+    fn is_as_published(&self) -> bool {
+        self.pipe_bytes.is_none()
+            && self.buf_bytes.is_none_or(|bytes| bytes == BUF_BYTES)
+            && self.wait.is_none_or(|wait| wait == Wait::Block)
+    }
+}
+
 /// The arms on all points of the axes, in the order of the ladder; `program` is bytepath.
 pub fn arms(axes: &Axes, program: &Path) -> Vec<Arm> {
     let mut arms = Vec::new();
@@ -204,8 +216,7 @@ pub fn arms(axes: &Axes, program: &Path) -> Vec<Arm> {
     for placement in apart.into_iter().chain(same) {
         for rung in RUNGS {
             for point in points(axes, rung) {
-                // Published for two cores, and for pipes as they come.
-                let as_published = !on_one(placement) && point.pipe_bytes.is_none();
+                let as_published = !on_one(placement) && point.is_as_published();
                 let published = rung.published.filter(|_| as_published);
                 let published = published.map(self::published);
                 arms.push(Arm { published, ..arm(rung, None, placement, &point, program) });
@@ -450,6 +461,22 @@ mod tests {
             assert!(!(beside && arm.name.contains("@same-cpu")), "{}", arm.name);
             assert!(beside || arm.name != "write-read@cross-cpu");
         }
+    }
+
+    #[test]
+    fn figures_stand_beside_buffers_and_waits_that_they_are_of() {
+        let published = |buf_bytes: &[usize], waits: &[Wait]| {
+            let placements = vec![on("cross-cpu", 0, 1)];
+            let (buf_bytes, waits) = (buf_bytes.to_vec(), waits.to_vec());
+            let axes = Axes { placements, buf_bytes, waits, ..Axes::default() };
+            let arms = arms(&axes, Path::new("b")).into_iter();
+            arms.filter(|arm| arm.published.is_some()).map(|arm| arm.name).collect::<Vec<_>>()
+        };
+        let all = published(&[], &[]);
+        assert_eq!(all.len(), RUNGS.iter().filter(|rung| rung.published.is_some()).count());
+        assert_eq!(published(&[BUF_BYTES], &[Wait::Block]), all);
+        assert_eq!(published(&[4096], &[]), [""; 0]);
+        assert_eq!(published(&[], &[Wait::Spin]), ["vmsplice-splice-huge-spin@cross-cpu"]);
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub const SIZE_BYTES: u64 = 300 << 20;
 pub const LIMIT_BYTES: u64 = 50 << 20;
 /// Its area.
 pub const AREA_BYTES: u64 = 500 << 20;
+/// Bytes per second of its card.
+pub const DISK_RATE: u64 = 12_200_000;
 
 /// What is asked for.
 pub struct Setup<'a> {
@@ -92,9 +94,12 @@ impl Setup<'_> {
         params
     }
 
-    fn is_as_published(&self) -> bool {
-        let same = (self.bytes, self.limit_bytes) == (SIZE_BYTES, LIMIT_BYTES);
-        same && self.contents == Contents::Integers
+    fn is_as_published(&self, backend: Backend) -> bool {
+        let sizes = [self.bytes, self.limit_bytes, self.area_bytes];
+        let same_disk = backend != Backend::SlowLoop || self.disk_rate == DISK_RATE;
+        sizes == [SIZE_BYTES, LIMIT_BYTES, AREA_BYTES]
+            && same_disk
+            && self.contents == Contents::Integers
     }
 }
 
@@ -183,7 +188,7 @@ fn arm(name: &str, backend: Backend, setup: &Setup<'_>) -> Arm {
         params,
         unit: Unit::Seconds,
         touched: true,
-        published: published(backend).filter(|_| setup.is_as_published()),
+        published: published(backend).filter(|_| setup.is_as_published(backend)),
         work: Ok(Box::new(work) as Box<dyn Work>),
     }
 }
@@ -251,4 +256,32 @@ pub fn shows(record: &Record) -> Option<String> {
         others.join(", "),
         holds.unwrap_or_default()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_stand_beside_the_sizes_and_the_disk_that_they_are_of() {
+        let usual = || Setup {
+            program: Path::new("bytepath"),
+            bytes: SIZE_BYTES,
+            limit_bytes: LIMIT_BYTES,
+            area_bytes: AREA_BYTES,
+            disk_rate: DISK_RATE,
+            contents: Contents::Integers,
+            random_pages: 1,
+            seed: 1,
+            directory: Err("nowhere"),
+        };
+        let beside = |setup: &Setup<'_>| -> Vec<String> {
+            let arms = arms(Job::Touch, setup).into_iter().filter(|arm| arm.published.is_some());
+            arms.map(|arm| arm.name).collect()
+        };
+        assert_eq!(beside(&usual()), ["swap-loop", "zram-lz4"]);
+        assert_eq!(beside(&Setup { disk_rate: 200_000_000, ..usual() }), ["zram-lz4"]);
+        assert_eq!(beside(&Setup { area_bytes: 2 * AREA_BYTES, ..usual() }), [""; 0]);
+        assert_eq!(beside(&Setup { contents: Contents::Text, ..usual() }), [""; 0]);
+    }
 }

@@ -78,8 +78,9 @@ pub struct Listening {
 pub struct Served {
     /// Requests answered.
     pub requests: u64,
-    /// Nanoseconds from the return of a call that waits to the next such call, over all threads.
-    pub busy_ns: u64,
+    /// Nanoseconds from the return of a call that waits to the next such call, over all threads; none
+    /// by a ring, which receives and sends within the call that waits.
+    pub busy_ns: Option<u64>,
     /// System calls of the threads that answer.
     pub calls: u64,
 }
@@ -89,7 +90,7 @@ impl Served {
     pub fn with(self, other: Served) -> Served {
         Served {
             requests: self.requests + other.requests,
-            busy_ns: self.busy_ns + other.busy_ns,
+            busy_ns: self.busy_ns.zip(other.busy_ns).map(|(one, other)| one + other),
             calls: self.calls + other.calls,
         }
     }
@@ -126,7 +127,8 @@ impl Service {
         let each = listeners.iter().enumerate();
         let works = each.map(|(thread, listener)| move || self.worker(thread, listener, store));
         let (all, ()) = threads::all_at_once(works, || ()).map_err(FgetError::because)?;
-        all.into_iter().try_fold(Served::default(), |sum, served| Ok(sum.with(served?)))
+        let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(all.into_iter().reduce(Served::with).unwrap_or_default())
     }
 
     /// Serves the connections that come by one listener.
@@ -234,7 +236,7 @@ fn by_epoll(connections: &[OwnedFd], store: &Store) -> Result<Served, FgetError>
             .map_err(FgetError::of("cannot wait for a connection"))?;
     }
     let mut sessions: Vec<Session> = connections.iter().map(|_| Session::default()).collect();
-    let (mut served, mut left) = (Served::default(), connections.len());
+    let (mut served, mut busy_ns, mut left) = (Served::default(), 0, connections.len());
     let mut events = Vec::with_capacity(EVENTS);
     let (mut piece, mut replies) = ([0; RECEIVE_BYTES], Vec::new());
     let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
@@ -271,8 +273,9 @@ fn by_epoll(connections: &[OwnedFd], store: &Store) -> Result<Served, FgetError>
                 left -= 1;
             }
         }
-        served.busy_ns += woken.elapsed().as_nanos() as u64;
+        busy_ns += woken.elapsed().as_nanos() as u64;
     }
+    served.busy_ns = Some(busy_ns);
     served.requests = sessions.iter().map(|session| session.requests).sum();
     Ok(served)
 }

@@ -2,7 +2,6 @@
 //! that the ring has in store, for as long as there is one.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
 
 use bytepath::pages::Pages;
 use bytepath::ring::{Buffer, Completion, Operation, Request, Ring, Setup, Target};
@@ -77,7 +76,6 @@ fn serve<'fd>(
     let before = ring.calls();
     while left > 0 {
         ring.submit_and_wait(1).map_err(FgetError::of("the ring fails"))?;
-        let woken = Instant::now();
         while let Some(done) = ring.take() {
             let (number, kind) = (done.token >> 1, done.token & 1);
             let client = &mut clients[number as usize];
@@ -89,7 +87,6 @@ fn serve<'fd>(
             client.goes_on(number, ring)?;
             left -= usize::from(was_there && !client.is_there());
         }
-        served.busy_ns += woken.elapsed().as_nanos() as u64;
     }
     served.calls = ring.calls() - before;
     served.requests = clients.iter().map(|client| client.session.requests).sum();

@@ -2,7 +2,6 @@
 //! ready.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
 
 use bytepath::pages::Pages;
 use bytepath::ring::{Buffer, Completion, Operation, Request, Ring, Setup, Target};
@@ -94,14 +93,12 @@ fn serve<'fd>(
     let before = ring.calls();
     while left > 0 {
         ring.submit_and_wait(1).map_err(FgetError::of("the ring fails"))?;
-        let woken = Instant::now();
         while let Some(done) = ring.take() {
             match clients[done.token as usize].goes_on(done, store) {
                 Some(request) => push(ring, request)?,
                 None => left -= 1,
             }
         }
-        served.busy_ns += woken.elapsed().as_nanos() as u64;
     }
     served.calls = ring.calls() - before;
     served.requests = clients.iter().map(|client| client.session.requests).sum();

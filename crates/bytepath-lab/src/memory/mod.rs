@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bytepath::pages::{Memory, PageSize, Pages};
+use bytepath::pages::{HUGE_PAGE_BYTES, Memory, PageSize, Pages, page_bytes};
 use bytepath::placement::pin_this_thread;
 use serde::{Deserialize, Serialize};
 
@@ -281,7 +281,7 @@ impl Blocks {
             let pages = Pages { size: job.pages, locked: false };
             let mut memory = Memory::allocate(job.bytes, &pages)?;
             written(memory.as_mut_slice(), WORD);
-            in_wanted_pages(&memory, job.pages)?;
+            in_wanted_pages(memory.as_slice(), job.pages)?;
             Ok(memory)
         };
         let second = if job.sweep.blocks > 1 { Some(block()?) } else { None };
@@ -330,20 +330,22 @@ impl Blocks {
 }
 
 /// Sees that memory is in the pages it is measured as.
-pub(crate) fn in_wanted_pages(memory: &Memory, size: PageSize) -> Result<(), SweepError> {
+pub(crate) fn in_wanted_pages(memory: &[u8], size: PageSize) -> Result<(), SweepError> {
+    // The mapping is of whole pages, however little of it is used.
+    let mapped = memory.len().next_multiple_of(page_bytes(size));
     // The pool gives its pages or none.
-    if size == PageSize::Hugetlb || memory.len() < bytepath::pages::HUGE_PAGE_BYTES {
+    if size == PageSize::Hugetlb || mapped < HUGE_PAGE_BYTES {
         return Ok(());
     }
-    let start = memory.as_slice().as_ptr() as usize;
-    let Some(huge) = huge_bytes_at(start..start + memory.len()) else { return Ok(()) };
+    let start = memory.as_ptr() as usize;
+    let Some(huge) = huge_bytes_at(start..start + mapped) else { return Ok(()) };
     let unavailable = |why: &str| Err(SweepError::Unavailable(why.to_owned()));
     match size {
         PageSize::Base if huge > 0 => unavailable(
             "memory is given huge pages unasked here; write madvise to \
              /sys/kernel/mm/transparent_hugepage/enabled as root",
         ),
-        PageSize::Huge if huge < memory.len() / 2 => unavailable(
+        PageSize::Huge if huge < mapped / 2 => unavailable(
             "less than half of the memory came in huge pages: memory may be fragmented, or \
              /sys/kernel/mm/transparent_hugepage/enabled is never",
         ),

@@ -209,7 +209,7 @@ impl Area {
         let pages = Pages { size: setting.made.size(), locked: false };
         let mut memory = Memory::allocate(setting.area_bytes, &pages)?;
         memory.as_mut_slice().fill(1);
-        in_wanted_pages(&memory, setting.made.size())?;
+        in_wanted_pages(memory.as_slice(), setting.made.size())?;
         Ok(Area { memory, made: setting.made })
     }
 

@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 
 use super::{AREA_BYTES, Area, Clock, Made, Setting, Touch, TouchError, base_pages};
+use crate::memory::in_wanted_pages;
 use crate::pair_work::unnamed;
 use crate::sys::pinning;
 
@@ -169,7 +170,10 @@ fn registered(setting: &Setting, clock: &mut Clock) -> Result<(), TouchError> {
             Made::Untouched => {
                 pinning::discard(buffer.as_mut_slice()).map_err(TouchError::of("madvise"))?;
             }
-            Made::Of(_) => buffer.as_mut_slice().fill(1),
+            Made::Of(size) => {
+                buffer.as_mut_slice().fill(1);
+                in_wanted_pages(buffer.as_slice(), size)?;
+            }
         }
         let count = base_pages(setting.area_bytes);
         let kept = clock.clock(count, || ring.register_buffers(vec![buffer]));

@@ -236,7 +236,7 @@ fn memory(size: PageSize) -> Option<(f64, f64, f64)> {
         to.as_mut_slice().fill(2);
         // Pages that were asked for need not have come, and others may have come unasked.
         for memory in [&from, &to] {
-            crate::memory::in_wanted_pages(memory, size).ok()?;
+            crate::memory::in_wanted_pages(memory.as_slice(), size).ok()?;
         }
         let began = Instant::now();
         to.as_mut_slice().copy_from_slice(black_box(from.as_slice()));

@@ -5,7 +5,7 @@ use crate::calls::may_trace;
 use crate::program::{as_nobody, installed, root, shell};
 
 /// Runs the lines in a folder with a file `a` and an older `c`.
-fn in_folder(lines: &str) -> crate::program::Done {
+pub(super) fn in_folder(lines: &str) -> crate::program::Done {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().display();
     shell(&format!("cd {path} && echo one >a && echo old >c && touch -d @1 c && {lines}"))

@@ -143,3 +143,18 @@ fn what_comes_behind_the_last_hole_meanwhile_is_copied() {
         assert!(done.status.success() && done.stderr.is_empty(), "{words}: {done:?}");
     }
 }
+
+#[test]
+fn a_copy_that_has_its_size_needs_no_other() {
+    if !may_trace() {
+        return;
+    }
+    for words in ["", "--sparse=always", "--sparse=always --reflink=never", "--atomic"] {
+        let done = in_folder(&format!(
+            "truncate -s 1M s; seq 9000 >>s; for name in s said; do seq 90000 >said
+             strace -f -qqq -o /dev/null -e inject=ftruncate:error=EOPNOTSUPP \
+                 $bytepath cp {words} $name d && cmp $name d || exit 1; rm d; done"
+        ));
+        assert!(done.status.success() && done.stderr.is_empty(), "{words}: {done:?}");
+    }
+}

@@ -17,6 +17,7 @@ use super::pair::Sink;
 use super::place::{Directory, Follow, Place, joined, kind, same_file};
 use super::settings::Preserve;
 use super::stage::Stage;
+use crate::device;
 
 /// A file that has no name yet, or one that nobody knows.
 pub(super) struct Unnamed {
@@ -458,7 +459,7 @@ impl Unnamed {
     /// The kernel's word.
     pub(super) fn sync_part(&self, file: &OwnedFd) -> Result<(), Errno> {
         match (&self.left, &self.durable) {
-            (Left::Part, Durable::Yes) => rustix::fs::fsync(file),
+            (Left::Part, Durable::Yes) => device::settle_all(file),
             _ => Ok(()),
         }
     }
@@ -469,7 +470,7 @@ impl Unnamed {
     /// The kernel's word, and what it was said of.
     pub(super) fn name(mut self, file: &OwnedFd) -> Result<(), NotNamed> {
         if self.durable == Durable::Yes {
-            rustix::fs::fsync(file).map_err(NotNamed::Syncing)?;
+            device::settle_all(file).map_err(NotNamed::Syncing)?;
         }
         // NFS gives another name to what is replaced while it is open.
         self.like = None;
@@ -480,8 +481,8 @@ impl Unnamed {
         }
         // The name is on the device once its directory is. What cannot be opened to be synced is
         // synced when the kernel thinks fit.
-        match rustix::fs::fsync(self.place.directory.as_fd()) {
-            Err(Errno::BADF | Errno::INVAL) | Ok(()) => Ok(()),
+        match device::settle_all(self.place.directory.as_fd()) {
+            Err(Errno::BADF) | Ok(()) => Ok(()),
             Err(errno) => Err(NotNamed::SyncingFolder(errno)),
         }
     }

@@ -19,6 +19,7 @@ use super::shared::Shared;
 use super::told::{Done, Told};
 use super::voice::q;
 use crate::close::close;
+use crate::device;
 use crate::errno::word;
 
 /// A new file's permissions, but for the umask.
@@ -235,10 +236,9 @@ impl Shared<'_> {
 
     /// Brings a file or directory to the device.
     pub(super) fn sync(&self, open: &OwnedFd, pair: &Pair) -> Done {
-        match rustix::fs::fsync(open) {
-            // Pipes and devices have nothing to bring; what is open for looking names up alone
-            // cannot be brought.
-            Err(Errno::INVAL | Errno::BADF) | Ok(()) => Ok(()),
+        match device::settle_all(open) {
+            // What is open for looking names up alone cannot be brought.
+            Err(Errno::BADF) | Ok(()) => Ok(()),
             Err(errno) => Err(self.not_synced(pair, errno)),
         }
     }

@@ -220,6 +220,26 @@ fn an_atomic_copy_that_does_not_reach_the_device_says_what_did_not() {
 }
 
 #[test]
+fn what_has_no_device_is_verified_and_what_is_not_on_it_is_told() {
+    let done = in_folder(
+        "echo 500 >s; for how in --verify '--verify --fsync'; do \
+         $bytepath cp $how s /proc/self/oom_score_adj || exit 1; done",
+    );
+    assert!(done.status.success() && done.stderr.is_empty(), "{done:?}");
+    if !may_trace() {
+        return;
+    }
+    // A file system that was shut down.
+    let lines = "echo new >s; for how in --verify --fsync --atomic --progress=durable; do \
+                 strace -f -qqq -o /dev/null -e inject=fsync,fdatasync:error=EROFS \
+                 $bytepath cp $how s new; echo $?; done";
+    let done = in_folder(lines);
+    let said = "cp: error syncing 'new': Read-only file system";
+    assert_eq!(done.stdout, "1\n1\n1\n1\n", "{done:?}");
+    assert_eq!(done.stderr.matches(said).count(), 4, "{done:?}");
+}
+
+#[test]
 fn a_name_that_only_a_directory_can_have_is_given_to_no_atomic_copy() {
     for options in ["", "--resume", "-u", "-n", "-T", "--jobs 1"] {
         let done = in_folder(&format!(

@@ -340,6 +340,11 @@ fn may_be_open_to_others(open: &OwnedFd, part: &Stat, source: &Stat) -> bool {
     rustix::fs::fstat(open).is_ok_and(|stat| stat.st_mode & theirs == 0)
 }
 
+/// Whether it is its owner's alone, as parts are made.
+pub(super) fn is_closed(open: &OwnedFd) -> bool {
+    rustix::fs::fstat(open).is_ok_and(|stat| stat.st_mode & 0o777 & !PART_MODE == 0)
+}
+
 /// Removes what has a name only until it is whole: for a program that is about to be ended. None is
 /// made after that.
 pub(super) fn remove_unfinished() {
@@ -438,7 +443,12 @@ pub(super) fn be_like(
     keep_access_list(there, &Subject::new(there.place, Some(open.as_fd())))?;
     // Bytes that are written by anybody but root take the rights of the owner away.
     let bits = if owned && is_root { 0o7777 } else { 0o777 };
-    rustix::fs::fchmod(open, Mode::from_raw_mode(stat.st_mode & bits))
+    let mode = stat.st_mode & bits;
+    match rustix::fs::fchmod(open, Mode::from_raw_mode(mode)) {
+        // Where the file system keeps no modes, both have the same.
+        Err(_) if rustix::fs::fstat(open)?.st_mode & 0o7777 == mode => Ok(()),
+        set => set,
+    }
 }
 
 impl Unnamed {

@@ -421,7 +421,11 @@ impl Shared<'_> {
         } else if preserve.default_mode && (copy.is_new || copy.is_left) {
             self.set_new_mode(&sink, NEW_FILE & !self.umask)
         } else if copy.omitted & !self.umask != 0 {
-            self.set_mode(&sink, stat.st_mode & 0o777 & !self.umask)
+            match sink.set_mode(stat.st_mode & 0o777 & !self.umask) {
+                // Where the file system keeps no modes (vfat, CIFS), it has what any new file has.
+                Err(_) if copy.unnamed.is_some() && !atomic::is_closed(&copy.open) => Ok(()),
+                set => set.or_else(|errno| self.mode_not_given(&sink, errno)),
+            }
         } else {
             Ok(())
         };

@@ -239,6 +239,33 @@ fn what_has_no_device_is_verified_and_what_is_not_on_it_is_told() {
     assert_eq!(done.stderr.matches(said).count(), 4, "{done:?}");
 }
 
+/// The part of an earlier run stands for one that a file system gave other permissions than it was made
+/// with, as those do that keep none.
+#[test]
+fn where_no_modes_are_kept_an_atomic_copy_keeps_silent() {
+    if !may_trace() {
+        return;
+    }
+    let part = ": >.new.bytepath-part; chmod 644 .new.bytepath-part";
+    let made = |before: &str, words: &str| {
+        in_folder(&format!(
+            "umask 022; echo new >a; {before}; strace -f -qqq -o /dev/null \
+             -e inject=fchmod,fchmodat:error=EPERM $bytepath cp --atomic {words} a new; \
+             echo $?; cat new"
+        ))
+    };
+    let not_given = "cp: preserving permissions for 'new': Operation not permitted\n";
+    for (before, words, said) in [
+        (part, "--resume", ""),
+        ("touch new; chmod 600 new", "", ""),
+        ("true", "--resume", not_given),
+    ] {
+        let done = made(before, words);
+        let found = (done.stdout.as_str(), done.stderr.as_str());
+        assert_eq!(found, ("0\nnew\n", said), "{before}: {done:?}");
+    }
+}
+
 #[test]
 fn a_name_that_only_a_directory_can_have_is_given_to_no_atomic_copy() {
     for options in ["", "--resume", "-u", "-n", "-T", "--jobs 1"] {

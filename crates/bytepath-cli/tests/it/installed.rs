@@ -42,6 +42,9 @@ const TYPED: &[(&str, &[&str])] = &[
     ("cat --show-e", &["cat", "--show-ends"]),
     ("cp ", &["cp", "alpha"]),
     ("cp al", &["cp", "alpha"]),
+    ("cp alpha --recurs", &["cp", "alpha", "--recursive"]),
+    ("run true --pipef", &["run", "true", "--pipefail"]),
+    ("report last --plo", &["report", "last", "--plot"]),
     ("cat alpha al", &["cat", "alpha", "alpha"]),
     ("cp --reflink al", &["cp", "--reflink", "alpha"]),
     ("cp --progress al", &["cp", "--progress", "alpha"]),
@@ -167,6 +170,13 @@ fn on_an_empty_word_bash_offers_commands_or_leaves_it_to_files() {
          _bytepath_offered bytepath '' --reflink; echo \"${COMPREPLY[*]}\"",
     ]));
     assert_eq!(behind.well().stdout, "auto always never\n");
+    // Behind "--" no option is offered.
+    let behind = run(Command::new("bash").env("bytepath", BYTEPATH).args([
+        "-c",
+        "source <($bytepath completions bash); COMP_WORDS=(bytepath cat -- --show-e); COMP_CWORD=3; \
+         _bytepath_offered bytepath --show-e --; echo \"${COMPREPLY[*]}\"",
+    ]));
+    assert_eq!(behind.well().stdout, "\n");
     // The last of a list, and what help does not show is not offered.
     let list = run(Command::new("bash").env("bytepath", BYTEPATH).args([
         "-c",

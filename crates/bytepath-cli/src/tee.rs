@@ -32,6 +32,7 @@ use crate::close::closed_well;
 use crate::errno::word;
 use crate::metrics;
 use crate::quote::{always_quoted, shown};
+use crate::said::said;
 use crate::sys::{interrupts, start};
 use extras::Extras;
 use hash::Hashing;
@@ -292,12 +293,15 @@ impl Tee<'_> {
     }
 
     /// Says the checksum, unless it would be that of a part only, which is no failure where the readers
-    /// have left. Whether it could be had; not where its thread has not got all bytes.
+    /// have left. Whether it could be had, and heard; not where its thread has not got all bytes.
     fn tell(&self, hashing: Hashing, is_whole: bool, not_heard: Option<Errno>) -> bool {
         let name = hashing.algorithm.name();
         let digest = hashing.finish().and_then(|digest| not_heard.map_or(Ok(digest), Err));
         match &digest {
-            Ok(digest) if is_whole => self.called.say(format_args!("{name} {digest}")),
+            Ok(digest) if is_whole => {
+                return said(format_args!("{}: {name} {digest}", self.called.name.display()))
+                    .is_ok();
+            }
             Ok(_) => {
                 self.called.say(format_args!("no {name}: the input was not read to its end"));
             }

@@ -424,6 +424,11 @@ fn the_checksum_is_that_of_the_stream() {
         ("blake3", "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"),
     ];
     for (algorithm, of_nothing) in digests {
+        for nowhere in ["2>/dev/full", "2>&-"] {
+            let line = format!("echo a | $bytepath tee --hash {algorithm} {nowhere}");
+            let done = shell(&line);
+            assert_eq!((done.status.code(), done.stdout.as_str()), (Some(1), "a\n"), "{line}");
+        }
         let done = shell(&format!("$bytepath tee --hash {algorithm} </dev/null"));
         assert_eq!(done.stderr, format!("tee: {algorithm} {of_nothing}\n"));
     }

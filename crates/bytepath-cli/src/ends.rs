@@ -118,6 +118,14 @@ pub(crate) fn end_with(starter: Option<Starter>) -> anyhow::Result<()> {
     }
 }
 
+/// The words about the pipe, where there is one.
+pub(crate) fn of_pipe(report: &EndReport) -> String {
+    match report.pipe_bytes {
+        0 => String::new(),
+        bytes => format!(", pipe of {}", numbers::bytes(bytes)),
+    }
+}
+
 /// An option that only some outlets or inlets have a use for. Where it has no effect it is wrong
 /// usage, so that nobody takes a figure for that of an option. That holds only where the outlet or
 /// inlet was named: the published programs take each other's options, with or without effect.
@@ -214,10 +222,10 @@ impl Shared {
     pub(crate) fn say(&self, report: &EndReport) {
         if self.verbose {
             crate::said::say(format_args!(
-                "{}: {} per call, pipe of {}, wait {}, {} calls, {} waits, {} bytes in {:.3} s",
+                "{}: {} per call{}, wait {}, {} calls, {} waits, {} bytes in {:.3} s",
                 report.mechanism,
                 numbers::bytes(report.chunk_bytes),
-                numbers::bytes(report.pipe_bytes),
+                of_pipe(report),
                 self.wait(),
                 report.calls,
                 report.waits,

@@ -84,10 +84,10 @@ fn enough(shared: &Shared, report: &EndReport) -> anyhow::Result<()> {
 
 fn sentence(report: &EndReport) -> String {
     let mut sentence = format!(
-        "{} GiB/s, {} per call, pipe of {} ({} in {:.3} s)",
+        "{} GiB/s, {} per call{} ({} in {:.3} s)",
         bytepath_report::numbers::figure(report.gib_per_second()),
         bytepath_report::numbers::bytes(report.chunk_bytes),
-        bytepath_report::numbers::bytes(report.pipe_bytes),
+        crate::ends::of_pipe(report),
         bytepath_report::numbers::bytes(report.bytes),
         report.seconds,
     );

@@ -144,6 +144,8 @@ pub(super) fn page(command: &Command, name: &str) -> std::io::Result<String> {
         surroundings(name, "FILES", FILES),
         see_also(name),
     ];
+    // A blank line is a break.
+    let text = text.replace(".br\n\n.br\n", ".sp\n");
     Ok(in_ascii(&(text + &told.concat())))
 }
 

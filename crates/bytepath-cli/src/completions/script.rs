@@ -9,8 +9,8 @@ use clap_complete::Shell;
 /// The generator offers bash options for any word, and so never leaves it to bash to offer files; and
 /// takes no notice of `=`, which is a word of its own there.
 const OFFERED_BY_BASH: &str = r#"
-# Options for a word that begins like one. For any other the commands of a command or, where nothing is
-# offered, what bash itself does: files.
+# Options for a word that begins like one and is not behind "--". For any other the commands of a command
+# or, where nothing is offered, what bash itself does: files.
 _bytepath_offered() {
     local before=$3 at listed=
     if [[ $before == = && COMP_CWORD -ge 2 ]]; then
@@ -28,7 +28,7 @@ _bytepath_offered() {
     [[ $before != -* || $2 != *,* ]] || listed=${2%,*},
     _bytepath "$1" "${2#"$listed"}" "$before"
     [[ -z $listed || -z ${COMPREPLY[*]} ]] || COMPREPLY=("${COMPREPLY[@]/#/$listed}")
-    if [[ $2 != -* ]]; then
+    if [[ $2 != -* || " ${COMP_WORDS[*]:1:COMP_CWORD-1} " == *" -- "* ]]; then
         for at in "${!COMPREPLY[@]}"; do
             [[ ${COMPREPLY[at]} != -* ]] || unset "COMPREPLY[at]"
         done
@@ -91,7 +91,10 @@ pub(super) fn of(shell: Shell, mut command: Command) -> String {
                     rest.is_some_and(|rest| rest.starts_with("=[") || rest.starts_with("+["))
                 };
                 let separator = if spec.starts_with("--") { ["=[", "=-["] } else { ["+[", "-["] };
-                changed(line, &is_it, separator)
+                // `*::` takes all that follows for words of its own, options included: true only of
+                // another command's words, for which there is nothing to offer.
+                let operands = if line.ends_with(":' \\\n") { "'*::" } else { "'*:" };
+                changed(line, &is_it, separator).replacen("'*::", operands, 1)
             });
             lines.collect()
         }

@@ -17,6 +17,7 @@ use super::pair::Sink;
 use super::place::{Directory, Follow, Place, joined, kind, same_file};
 use super::settings::Preserve;
 use super::stage::Stage;
+use crate::device;
 
 /// A file that has no name yet, or one that nobody knows.
 pub(super) struct Unnamed {
@@ -339,6 +340,11 @@ fn may_be_open_to_others(open: &OwnedFd, part: &Stat, source: &Stat) -> bool {
     rustix::fs::fstat(open).is_ok_and(|stat| stat.st_mode & theirs == 0)
 }
 
+/// Whether it is its owner's alone, as parts are made.
+pub(super) fn is_closed(open: &OwnedFd) -> bool {
+    rustix::fs::fstat(open).is_ok_and(|stat| stat.st_mode & 0o777 & !PART_MODE == 0)
+}
+
 /// Removes what has a name only until it is whole: for a program that is about to be ended. None is
 /// made after that.
 pub(super) fn remove_unfinished() {
@@ -437,7 +443,12 @@ pub(super) fn be_like(
     keep_access_list(there, &Subject::new(there.place, Some(open.as_fd())))?;
     // Bytes that are written by anybody but root take the rights of the owner away.
     let bits = if owned && is_root { 0o7777 } else { 0o777 };
-    rustix::fs::fchmod(open, Mode::from_raw_mode(stat.st_mode & bits))
+    let mode = stat.st_mode & bits;
+    match rustix::fs::fchmod(open, Mode::from_raw_mode(mode)) {
+        // Where the file system keeps no modes, both have the same.
+        Err(_) if rustix::fs::fstat(open)?.st_mode & 0o7777 == mode => Ok(()),
+        set => set,
+    }
 }
 
 impl Unnamed {
@@ -458,7 +469,7 @@ impl Unnamed {
     /// The kernel's word.
     pub(super) fn sync_part(&self, file: &OwnedFd) -> Result<(), Errno> {
         match (&self.left, &self.durable) {
-            (Left::Part, Durable::Yes) => rustix::fs::fsync(file),
+            (Left::Part, Durable::Yes) => device::settle_all(file),
             _ => Ok(()),
         }
     }
@@ -469,7 +480,7 @@ impl Unnamed {
     /// The kernel's word, and what it was said of.
     pub(super) fn name(mut self, file: &OwnedFd) -> Result<(), NotNamed> {
         if self.durable == Durable::Yes {
-            rustix::fs::fsync(file).map_err(NotNamed::Syncing)?;
+            device::settle_all(file).map_err(NotNamed::Syncing)?;
         }
         // NFS gives another name to what is replaced while it is open.
         self.like = None;
@@ -480,8 +491,8 @@ impl Unnamed {
         }
         // The name is on the device once its directory is. What cannot be opened to be synced is
         // synced when the kernel thinks fit.
-        match rustix::fs::fsync(self.place.directory.as_fd()) {
-            Err(Errno::BADF | Errno::INVAL) | Ok(()) => Ok(()),
+        match device::settle_all(self.place.directory.as_fd()) {
+            Err(Errno::BADF) | Ok(()) => Ok(()),
             Err(errno) => Err(NotNamed::SyncingFolder(errno)),
         }
     }

@@ -1,6 +1,7 @@
 //! The bytes of a file: shared where they may be, moved by the engine, holes left out.
 //!
-//! Costs per extent: two seeks, and one more on either side where it is long; two before the first.
+//! Costs per extent: two seeks, and one more on either side where it is long; two before the first,
+//! and three and a look at the copy's size behind the last.
 //! The bytes are looked at, in a buffer of its own, for `--sparse=always` and where no holes are told
 //! of.
 
@@ -223,8 +224,15 @@ impl<'a> Data<'a> {
         loop {
             let data = match holes.data(at) {
                 Ok(Some(data)) => data,
-                // Nothing but a hole up to the end.
-                Ok(None) => break,
+                Ok(None) => {
+                    let end = rustix::fs::seek(self.source, SeekFrom::End(0));
+                    let end = end.map_err(Fault::Seeking)?;
+                    // Nothing but a hole up to the end, unless bytes came behind it meanwhile.
+                    match holes.data(at) {
+                        Ok(None) => return self.extend(end),
+                        _ => continue,
+                    }
+                }
                 Err(Errno::INVAL | Errno::OPNOTSUPP) if at == start => {
                     return self.carry(None, Way::Any).map(drop);
                 }
@@ -250,8 +258,6 @@ impl<'a> Data<'a> {
             }
             at = hole;
         }
-        let end = rustix::fs::seek(self.source, SeekFrom::End(0)).map_err(Fault::Seeking)?;
-        self.extend(end)
     }
 
     /// Whether holes are found by looking for zeros, as the classic finds them.
@@ -442,10 +448,14 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Gives the copy its size, a hole at its end included.
+    /// Gives the copy its size, a hole at its end included. Not every file system lets that be set.
     fn extend(&self, end: u64) -> Result<(), Fault> {
         self.punch(end);
-        rustix::fs::ftruncate(self.sink, end).map_err(Fault::Extending)
+        let has_it = |stat: Stat| u64::try_from(stat.st_size) == Ok(end);
+        match rustix::fs::fstat(self.sink).is_ok_and(has_it) {
+            true => Ok(()),
+            false => rustix::fs::ftruncate(self.sink, end).map_err(Fault::Extending),
+        }
     }
 }
 

@@ -98,10 +98,12 @@ impl Shared<'_> {
     }
 
     pub(super) fn set_mode(&self, sink: &Subject<'_>, mode: u32) -> Done {
-        sink.set_mode(mode).or_else(|errno| {
-            let what = format!("preserving permissions for {}", q(&sink.place.shown));
-            self.voice.not_kept(what, errno, self.weight())
-        })
+        sink.set_mode(mode).or_else(|errno| self.mode_not_given(sink, errno))
+    }
+
+    pub(super) fn mode_not_given(&self, sink: &Subject<'_>, errno: Errno) -> Done {
+        let what = format!("preserving permissions for {}", q(&sink.place.shown));
+        self.voice.not_kept(what, errno, self.weight())
     }
 
     fn new_mode_set(&self, sink: &Subject<'_>, set: Result<(), Errno>) -> Done {

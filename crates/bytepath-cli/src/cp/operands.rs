@@ -36,6 +36,7 @@ use super::told::{Done, Told, Weight};
 use super::turns;
 use super::voice::{Voice, q};
 use crate::closed;
+use crate::device;
 use crate::metrics;
 
 /// Begins what goes on beside the copying, before anything is looked at.
@@ -489,8 +490,8 @@ impl Copier<'_> {
         let (folder, _) = sink.parent();
         let open = rustix::fs::openat(&sink.directory, folder, flags, Mode::empty());
         // What may be written and not read cannot be synced by itself.
-        match open.and_then(rustix::fs::fsync) {
-            Err(Errno::ACCESS | Errno::INVAL | Errno::NOENT | Errno::NOTDIR) | Ok(()) => Ok(()),
+        match open.and_then(device::settle_all) {
+            Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR) | Ok(()) => Ok(()),
             Err(errno) => Err(self.shared.voice.folder_not_synced(&sink.shown, errno)),
         }
     }

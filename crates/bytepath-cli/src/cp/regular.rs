@@ -19,6 +19,7 @@ use super::shared::Shared;
 use super::told::{Done, Told};
 use super::voice::q;
 use crate::close::close;
+use crate::device;
 use crate::errno::word;
 
 /// A new file's permissions, but for the umask.
@@ -235,10 +236,9 @@ impl Shared<'_> {
 
     /// Brings a file or directory to the device.
     pub(super) fn sync(&self, open: &OwnedFd, pair: &Pair) -> Done {
-        match rustix::fs::fsync(open) {
-            // Pipes and devices have nothing to bring; what is open for looking names up alone
-            // cannot be brought.
-            Err(Errno::INVAL | Errno::BADF) | Ok(()) => Ok(()),
+        match device::settle_all(open) {
+            // What is open for looking names up alone cannot be brought.
+            Err(Errno::BADF) | Ok(()) => Ok(()),
             Err(errno) => Err(self.not_synced(pair, errno)),
         }
     }
@@ -421,7 +421,11 @@ impl Shared<'_> {
         } else if preserve.default_mode && (copy.is_new || copy.is_left) {
             self.set_new_mode(&sink, NEW_FILE & !self.umask)
         } else if copy.omitted & !self.umask != 0 {
-            self.set_mode(&sink, stat.st_mode & 0o777 & !self.umask)
+            match sink.set_mode(stat.st_mode & 0o777 & !self.umask) {
+                // Where the file system keeps no modes (vfat, CIFS), it has what any new file has.
+                Err(_) if copy.unnamed.is_some() && !atomic::is_closed(&copy.open) => Ok(()),
+                set => set.or_else(|errno| self.mode_not_given(&sink, errno)),
+            }
         } else {
             Ok(())
         };

@@ -17,6 +17,7 @@ use super::place::kind;
 use super::shared::Shared;
 use super::told::Done;
 use super::voice::q;
+use crate::device;
 use crate::errno::word;
 
 /// Bytes compared together.
@@ -55,8 +56,8 @@ impl Shared<'_> {
     ) -> Done<Result<Option<u64>, (Which, Errno)>> {
         // What is not on the device yet cannot be dropped from memory. Where dropping is refused
         // (tmpfs has no device), the copy in memory is all there is.
-        let synced = rustix::fs::fdatasync(copy);
-        synced.map_err(|errno| self.voice.failed(format!("error syncing {to}"), errno))?;
+        let settled = device::settle(copy);
+        settled.map_err(|errno| self.voice.failed(format!("error syncing {to}"), errno))?;
         let drop_copy = || rustix::fs::fadvise(copy, 0, None, Advice::DontNeed);
         let _ = drop_copy();
         let differ = self.differ_at(source.as_fd(), copy.as_fd(), 0..u64::MAX);

@@ -171,6 +171,20 @@ fn verbose_says_on_standard_error_what_is_in_force() {
 }
 
 #[test]
+fn of_a_pipe_that_is_none_nothing_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    let line = |line: &str| shell(&line.replace("FILE", file.to_str().expect("plain letters")));
+    let words = format!("{BYTES} --verbose --buf-size 64K");
+    let write = line(&format!("$bytepath write {words} >FILE"));
+    let read = line(&format!("$bytepath read {words} <FILE"));
+    assert!(write.stderr.starts_with("write: 64 KiB per call, wait "), "{write:?}");
+    assert!(read.stderr.starts_with("read: 64 KiB per call, wait "), "{read:?}");
+    assert!(read.stdout.contains(" GiB/s, 64 KiB per call (1 MiB in "), "{read:?}");
+    assert!(write.status.success() && read.status.success());
+}
+
+#[test]
 fn every_outlet_reaches_every_inlet_that_looks_by_every_wait_byte_for_byte() {
     let words = ["--verify", "--bytes-to-pipe", "3000001"];
     for outlet in OUTLETS {

@@ -10,6 +10,8 @@ use crate::program::{BYTEPATH, Done, installed, root, run};
 /// What the file holds, and how it is served.
 pub(crate) struct Served {
     pub(crate) bytes: Vec<u8>,
+    /// The size that is told of it.
+    pub(crate) size: usize,
     /// What a read is answered with at most: the server may answer short (FOPEN_DIRECT_IO).
     pub(crate) answer_bytes: usize,
 }
@@ -123,7 +125,7 @@ impl Served {
     }
 
     fn attributes(&self, node: u64) -> Vec<u8> {
-        let bytes = self.bytes.len() as u64;
+        let bytes = self.size as u64;
         let (mode, bytes) = if node == ROOT { (0o040_755, 0) } else { (0o100_644, bytes) };
         let times_and_sizes = longs(&[node, bytes, bytes.div_ceil(512), 0, 0, 0]);
         [times_and_sizes, words(&[0, 0, 0, mode, 1, 0, 0, 0, 4096, 0])].concat()

@@ -42,6 +42,9 @@ const TYPED: &[(&str, &[&str])] = &[
     ("cat --show-e", &["cat", "--show-ends"]),
     ("cp ", &["cp", "alpha"]),
     ("cp al", &["cp", "alpha"]),
+    ("cp alpha --recurs", &["cp", "alpha", "--recursive"]),
+    ("run true --pipef", &["run", "true", "--pipefail"]),
+    ("report last --plo", &["report", "last", "--plot"]),
     ("cat alpha al", &["cat", "alpha", "alpha"]),
     ("cp --reflink al", &["cp", "--reflink", "alpha"]),
     ("cp --progress al", &["cp", "--progress", "alpha"]),
@@ -167,6 +170,13 @@ fn on_an_empty_word_bash_offers_commands_or_leaves_it_to_files() {
          _bytepath_offered bytepath '' --reflink; echo \"${COMPREPLY[*]}\"",
     ]));
     assert_eq!(behind.well().stdout, "auto always never\n");
+    // Behind "--" no option is offered.
+    let behind = run(Command::new("bash").env("bytepath", BYTEPATH).args([
+        "-c",
+        "source <($bytepath completions bash); COMP_WORDS=(bytepath cat -- --show-e); COMP_CWORD=3; \
+         _bytepath_offered bytepath --show-e --; echo \"${COMPREPLY[*]}\"",
+    ]));
+    assert_eq!(behind.well().stdout, "\n");
     // The last of a list, and what help does not show is not offered.
     let list = run(Command::new("bash").env("bytepath", BYTEPATH).args([
         "-c",
@@ -276,6 +286,8 @@ fn manual_pages_are_named_dated_and_in_the_letters_that_every_formatter_reads() 
         let path = entry.expect("an entry").path();
         let text = std::fs::read_to_string(&path).expect("text");
         assert!(text.is_ascii(), "{path:?}");
+        // A break beside a blank line, which is one, is passed over with a warning.
+        assert!(!text.contains(".br\n\n") && !text.contains("\n\n.br"), "{path:?}");
         if groff {
             run(Command::new("groff").args(["-man", "-ww", "-z"]).arg(&path)).well();
         }

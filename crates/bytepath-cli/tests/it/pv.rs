@@ -371,6 +371,14 @@ fn a_descriptor_that_was_closed_has_no_name() {
 }
 
 #[test]
+fn help_and_version_for_nobody_are_no_failure() {
+    for words in ["-V", "--version", "-h", "--help"] {
+        let done = shell(&format!("\"$bytepath\" pv {words} >&-")).well();
+        assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("", ""), "{words}");
+    }
+}
+
+#[test]
 fn discarding_reads_everything_and_writes_nothing() {
     let folder = folder();
     for words in [&["-q", "-X", "a"][..], &["-q", "-X", "-l", "a"], &["-q", "-X", "-B", "1K", "a"]]

@@ -102,6 +102,23 @@ pub(crate) fn takes_ring(file: BorrowedFd<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether a mapping of a file ends where its bytes do.
+///
+/// Behind its end a mapping gives zeros up to the end of the page. Where a server tells the size, the file
+/// may have fewer bytes than that, which only reading it shows.
+///
+/// # Errors
+/// A server tells its size.
+pub(crate) fn maps_to_its_end(file: BorrowedFd<'_>) -> Result<(), Refusal> {
+    const SERVED: &[&str] = &["fuse", "nfs", "cifs", "smb2", "9p", "ceph", "afs"];
+    match magic_of(file).map_or(Some("fuse"), known) {
+        Some(name) if SERVED.contains(&name) => Err(Refusal::because(format!(
+            "a server tells the size of files of {name}, and may have fewer bytes of them"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Whether a file may be stored compressed: by its own attribute, or by its mount's option (btrfs),
 /// also where the table of mounts cannot be read.
 pub(crate) fn may_compress(file: BorrowedFd<'_>) -> bool {

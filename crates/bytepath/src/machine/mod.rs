@@ -43,7 +43,7 @@ pub use cpu_list::CpuList;
 pub use device_use::{DeviceUse, device_use};
 pub use facts::Facts;
 pub use file_system::{FileSystem, FileSystemError, file_system, file_system_of};
-pub(crate) use file_system::{may_be_of, may_compress, takes_ring, type_of};
+pub(crate) use file_system::{maps_to_its_end, may_be_of, may_compress, takes_ring, type_of};
 pub use kernel::Kernel;
 pub(crate) use large_pages::{LargePages, Turn};
 pub use limits::{Limit, PipeLimits, ResourceLimits};

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
+use crate::machine;
 use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
 use crate::seal::Sealed;
@@ -68,6 +69,7 @@ impl Route for MmapWrite {
     }
 
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
+        machine::maps_to_its_end(span.source.as_fd()).map_err(Stop::Declined)?;
         let mut left = span.limit;
         while left > 0 {
             let most = left.min(bytes_ahead(span)).min(WINDOW_BYTES as u64);

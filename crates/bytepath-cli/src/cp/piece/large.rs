@@ -22,6 +22,7 @@ use crate::cp::place::{Follow, Place, is_directory, kind};
 use crate::cp::settings::Reflink;
 use crate::cp::told::{Done, Told};
 use crate::cp::voice::q;
+use crate::device;
 
 /// Bytes copied between two looks at the clock.
 const STEP_BYTES: u64 = 16 << 20;
@@ -218,7 +219,7 @@ impl Work<'_> {
     ) -> Done {
         let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
         let failed = |what: String| move |errno| self.shared.voice.failed(what, errno);
-        rustix::fs::fdatasync(sink).map_err(failed(format!("error syncing {to}")))?;
+        device::settle(sink).map_err(failed(format!("error syncing {to}")))?;
         // Where dropping is refused, the copy in memory is all there is.
         let _ = rustix::fs::fadvise(sink, a, std::num::NonZeroU64::new(z - a), Advice::DontNeed);
         self.shared

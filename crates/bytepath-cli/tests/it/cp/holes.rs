@@ -1,6 +1,8 @@
 //! Holes: what is none is copied, what is one takes no room.
 
 use super::failing::mounted;
+use super::ours::in_folder;
+use crate::calls::may_trace;
 use crate::program::shell;
 
 /// Files of ext2 and ext3, as ext4 has them.
@@ -121,4 +123,38 @@ fn the_route_that_passed_over_a_hole_is_named_beside_the_one_that_went_on() {
     let Some(done) = mounted(&[], lines) else { return };
     assert!(done.stdout.contains("copy-file-range gave up at byte 2097152: "), "{done:?}");
     assert!(done.stdout.contains("came: 2197152 bytes by copy-file-range, by "), "{done:?}");
+}
+
+#[test]
+fn what_comes_behind_the_last_hole_meanwhile_is_copied() {
+    if !may_trace() {
+        return;
+    }
+    for words in ["", "--sparse=always", "--atomic", "--resume", "--jobs 1"] {
+        // It is stopped once it was told that there is nothing but a hole, and bytes come then.
+        let done = in_folder(&format!(
+            "truncate -s 1M s; seq 9000 >>s; truncate -s 3M s; traced=\"strace -P $PWD/s -e trace=lseek -o said\"
+             $traced $bytepath cp {words} s d; number=$(grep -n ENXIO said | head -n 1 | cut -d: -f1)
+             rm d; $traced -e inject=lseek:signal=STOP:when=$number \
+                 sh -c 'echo $$ >pid; exec $bytepath cp {words} s d' & tracer=$!
+             until grep -q 'stopped by' said; do kill -0 $tracer || exit 9; done
+             seq 9000 >>s; kill -CONT $(cat pid); wait $tracer && cmp s d"
+        ));
+        assert!(done.status.success() && done.stderr.is_empty(), "{words}: {done:?}");
+    }
+}
+
+#[test]
+fn a_copy_that_has_its_size_needs_no_other() {
+    if !may_trace() {
+        return;
+    }
+    for words in ["", "--sparse=always", "--sparse=always --reflink=never", "--atomic"] {
+        let done = in_folder(&format!(
+            "truncate -s 1M s; seq 9000 >>s; for name in s said; do seq 90000 >said
+             strace -f -qqq -o /dev/null -e inject=ftruncate:error=EOPNOTSUPP \
+                 $bytepath cp {words} $name d && cmp $name d || exit 1; rm d; done"
+        ));
+        assert!(done.status.success() && done.stderr.is_empty(), "{words}: {done:?}");
+    }
 }

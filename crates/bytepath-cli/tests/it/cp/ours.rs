@@ -5,7 +5,7 @@ use crate::calls::may_trace;
 use crate::program::{as_nobody, installed, root, shell};
 
 /// Runs the lines in a folder with a file `a` and an older `c`.
-fn in_folder(lines: &str) -> crate::program::Done {
+pub(super) fn in_folder(lines: &str) -> crate::program::Done {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().display();
     shell(&format!("cd {path} && echo one >a && echo old >c && touch -d @1 c && {lines}"))
@@ -216,6 +216,53 @@ fn an_atomic_copy_that_does_not_reach_the_device_says_what_did_not() {
             let counted = if options.starts_with("--json") { "1\n" } else { "" };
             assert_eq!(done.stdout, format!("1\n{there}\n{counted}"), "{options}: {done:?}");
         }
+    }
+}
+
+#[test]
+fn what_has_no_device_is_verified_and_what_is_not_on_it_is_told() {
+    let done = in_folder(
+        "echo 500 >s; for how in --verify '--verify --fsync'; do \
+         $bytepath cp $how s /proc/self/oom_score_adj || exit 1; done",
+    );
+    assert!(done.status.success() && done.stderr.is_empty(), "{done:?}");
+    if !may_trace() {
+        return;
+    }
+    // A file system that was shut down.
+    let lines = "echo new >s; for how in --verify --fsync --atomic --progress=durable; do \
+                 strace -f -qqq -o /dev/null -e inject=fsync,fdatasync:error=EROFS \
+                 $bytepath cp $how s new; echo $?; done";
+    let done = in_folder(lines);
+    let said = "cp: error syncing 'new': Read-only file system";
+    assert_eq!(done.stdout, "1\n1\n1\n1\n", "{done:?}");
+    assert_eq!(done.stderr.matches(said).count(), 4, "{done:?}");
+}
+
+/// The part of an earlier run stands for one that a file system gave other permissions than it was made
+/// with, as those do that keep none.
+#[test]
+fn where_no_modes_are_kept_an_atomic_copy_keeps_silent() {
+    if !may_trace() {
+        return;
+    }
+    let part = ": >.new.bytepath-part; chmod 644 .new.bytepath-part";
+    let made = |before: &str, words: &str| {
+        in_folder(&format!(
+            "umask 022; echo new >a; {before}; strace -f -qqq -o /dev/null \
+             -e inject=fchmod,fchmodat:error=EPERM $bytepath cp --atomic {words} a new; \
+             echo $?; cat new"
+        ))
+    };
+    let not_given = "cp: preserving permissions for 'new': Operation not permitted\n";
+    for (before, words, said) in [
+        (part, "--resume", ""),
+        ("touch new; chmod 600 new", "", ""),
+        ("true", "--resume", not_given),
+    ] {
+        let done = made(before, words);
+        let found = (done.stdout.as_str(), done.stderr.as_str());
+        assert_eq!(found, ("0\nnew\n", said), "{before}: {done:?}");
     }
 }
 

@@ -105,17 +105,33 @@ pub(crate) fn takes_ring(file: BorrowedFd<'_>) -> Result<(), Refusal> {
 /// Whether a mapping of a file ends where its bytes do.
 ///
 /// Behind its end a mapping gives zeros up to the end of the page. Where a server tells the size, the file
-/// may have fewer bytes than that, which only reading it shows.
+/// may have fewer bytes than that, which only reading it shows; and an overlay may lie on such files.
 ///
 /// # Errors
-/// A server tells its size.
+/// It is on none of the file systems that know themselves how long their files are.
 pub(crate) fn maps_to_its_end(file: BorrowedFd<'_>) -> Result<(), Refusal> {
-    const SERVED: &[&str] = &["fuse", "nfs", "cifs", "smb2", "9p", "ceph", "afs"];
-    match magic_of(file).map_or(Some("fuse"), known) {
-        Some(name) if SERVED.contains(&name) => Err(Refusal::because(format!(
-            "a server tells the size of files of {name}, and may have fewer bytes of them"
+    const OWN: &[&str] = &[
+        "bcachefs",
+        "btrfs",
+        "erofs",
+        "exfat",
+        "ext4",
+        "f2fs",
+        "hugetlbfs",
+        "iso9660",
+        "ramfs",
+        "squashfs",
+        "tmpfs",
+        "vfat",
+        "xfs",
+        "zfs",
+    ];
+    match type_of(file) {
+        Some(name) if OWN.contains(&name) => Ok(()),
+        name => Err(Refusal::because(format!(
+            "a server may tell the size of files of {}, and have fewer bytes of them",
+            name.unwrap_or("this file system")
         ))),
-        _ => Ok(()),
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) struct Request {
 
 /// A piece of the work. Each can be done several times, and by several at once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "kebab-case")]
+#[serde(tag = "do", rename_all = "kebab-case", try_from = "Line")]
 pub(super) enum Item {
     /// Makes what the work needs in the destination, these stages among it: none that was ended already.
     Prepare { stages: Vec<u32> },
@@ -94,11 +94,7 @@ pub(super) enum Item {
     Attributes { l: Name, a: u64 },
     /// Gives directories their attributes that nobody could enter once they have them; where it is the
     /// root, whether it is new.
-    Closed {
-        dirs: Vec<Name>,
-        #[serde(default)]
-        new: bool,
-    },
+    Closed { dirs: Vec<Name>, new: bool },
     /// Ends the use of a stage.
     Fence { stage: u32 },
     /// Brings all to the device.
@@ -108,7 +104,7 @@ pub(super) enum Item {
 }
 
 /// A large file that was begun: what it is called in the stage, which it was, and its time then.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct Staged {
     pub(super) f: Name,
     pub(super) k: u64,
@@ -116,32 +112,113 @@ pub(super) struct Staged {
     pub(super) ino: u64,
     pub(super) mtime: i64,
     /// An earlier run began it: what is there by now may have nothing to do with what that had read.
-    #[serde(default)]
     pub(super) earlier: bool,
 }
 
 /// A directory, or a part of it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Tree {
     /// Its path in source and destination; empty for their roots.
     pub(super) d: Name,
     /// Entries, if these are all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) n: Option<Vec<Name>>,
     /// The list of its entries.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) l: Option<Name>,
     /// The first byte in the list, and the one behind the last.
-    #[serde(default)]
     pub(super) a: u64,
-    #[serde(default)]
     pub(super) z: u64,
     /// Whether files are copied although they have more names.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) alone: bool,
     /// Its share of the whole work, as far as that can be told.
-    #[serde(default)]
     pub(super) w: f64,
+}
+
+/// A piece as it stands in its line, with the fields of all side by side. What is derived of a tagged enum keeps each
+/// field as a value of its own first: 30 kB of the program.
+#[derive(Deserialize)]
+struct Line {
+    r#do: String,
+    stages: Option<Vec<u32>>,
+    d: Option<Name>,
+    n: Option<Vec<Name>>,
+    l: Option<Name>,
+    f: Option<Name>,
+    s: Option<Name>,
+    k: Option<u64>,
+    a: Option<u64>,
+    z: Option<u64>,
+    w: Option<f64>,
+    size: Option<u64>,
+    ino: Option<u64>,
+    mtime: Option<i64>,
+    #[serde(default)]
+    alone: bool,
+    #[serde(default)]
+    earlier: bool,
+    links: Option<Vec<(Name, Name)>>,
+    dirs: Option<Vec<Name>>,
+    #[serde(default)]
+    new: bool,
+    stage: Option<u32>,
+}
+
+impl TryFrom<Line> for Item {
+    type Error = String;
+
+    fn try_from(line: Line) -> Result<Item, String> {
+        Ok(match line.r#do.as_str() {
+            "prepare" => Item::Prepare { stages: there("stages", line.stages)? },
+            "tree" => Item::Tree(Tree {
+                d: there("d", line.d)?,
+                n: line.n,
+                l: line.l,
+                a: line.a.unwrap_or(0),
+                z: line.z.unwrap_or(0),
+                alone: line.alone,
+                w: line.w.unwrap_or(0.0),
+            }),
+            "begin" => Item::Begin {
+                f: there("f", line.f)?,
+                k: there("k", line.k)?,
+                w: there("w", line.w)?,
+            },
+            "range" => {
+                let (a, z, w) = (there("a", line.a)?, there("z", line.z)?, there("w", line.w)?);
+                Item::Range { of: line.staged()?, a, z, w }
+            }
+            "end" => {
+                let (size, w) = (there("size", line.size)?, there("w", line.w)?);
+                Item::End { of: line.staged()?, size, w }
+            }
+            "links" => Item::Links { links: there("links", line.links)? },
+            "attributes" => Item::Attributes { l: there("l", line.l)?, a: there("a", line.a)? },
+            "closed" => Item::Closed { dirs: there("dirs", line.dirs)?, new: line.new },
+            "fence" => Item::Fence { stage: there("stage", line.stage)? },
+            "sync" => Item::Sync,
+            "clean" => Item::Clean,
+            other => return Err(format!("there is no such piece of work: {other:?}")),
+        })
+    }
+}
+
+impl Line {
+    fn staged(self) -> Result<Staged, String> {
+        Ok(Staged {
+            f: there("f", self.f)?,
+            k: there("k", self.k)?,
+            s: there("s", self.s)?,
+            ino: there("ino", self.ino)?,
+            mtime: there("mtime", self.mtime)?,
+            earlier: self.earlier,
+        })
+    }
+}
+
+fn there<T>(name: &str, field: Option<T>) -> Result<T, String> {
+    field.ok_or_else(|| format!("missing field `{name}`"))
 }
 
 /// What was done, and what is left.

@@ -460,6 +460,31 @@ fn what_is_read_when_a_connection_has_ended_is_its_own_and_not_the_next_ones() {
 }
 
 #[test]
+fn a_connection_that_had_ended_before_it_was_seen_has_ended() {
+    let lines = "import socket, struct, time\n\
+         s = socket.create_server(('127.0.0.1', 0))\n\
+         a = socket.create_connection(s.getsockname())\n\
+         a.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))\n\
+         a.close()\n\
+         b, _ = s.accept()\n\
+         taken = socket.socket()\n\
+         taken.bind(('127.0.0.1', 0))\n\
+         c = socket.socket()\n\
+         c.setblocking(False)\n\
+         c.connect_ex(taken.getsockname())\n\
+         time.sleep(0.2)";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::Tcp, &mut python) else { return };
+    let TraceFound::Tcp(rows) = &traced.found else { panic!("{traced:?}") };
+    assert_eq!(rows.len(), 3, "reset, accepted and refused: {rows:#?}");
+    for row in rows {
+        // Their sockets are there for longer.
+        assert!(row.lifetime_seconds.is_some_and(|time| time < 0.2), "{row:#?}");
+        assert!(row.retransmitted.is_some() && row.round_trip_seconds.is_some(), "{row:#?}");
+    }
+}
+
+#[test]
 fn what_is_only_looked_at_is_not_received_and_each_of_several_messages_is() {
     let lines = "import ctypes as c, socket\n\
          libc = c.CDLL(None, use_errno=True)\n\

@@ -567,7 +567,7 @@ fn of_waiting_cat(mode: Mode, input: &[u8]) -> Option<(Traced, u32, Option<Sysno
     let mut cat = Command::new("cat");
     let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it is started");
     let pid = cat.id();
-    let call = waits_for_input(pid);
+    let call = waits(pid, "cat");
     let followed = tracing.follow(pid);
     let (mut to, mut from) = (cat.stdin.take().expect("piped"), cat.stdout.take().expect("piped"));
     for byte in input {
@@ -580,13 +580,13 @@ fn of_waiting_cat(mode: Mode, input: &[u8]) -> Option<(Traced, u32, Option<Sysno
     traced.inspect_err(|error| println!("skipped: {error}")).ok().map(|traced| (traced, pid, call))
 }
 
-/// Until a cat sleeps for want of input; the call that it sleeps in, where the kernel names it.
-fn waits_for_input(pid: u32) -> Option<Sysno> {
+/// Until a process of this name sleeps; the call that it sleeps in, where the kernel names it.
+fn waits(pid: u32, name: &str) -> Option<Sysno> {
     const PATIENCE: Duration = Duration::from_secs(60);
     let until = Instant::now() + PATIENCE;
     let told = |what: &str| fs::read_to_string(format!("/proc/{pid}/{what}")).unwrap_or_default();
-    while !told("stat").contains("(cat) S ") {
-        assert!(Instant::now() < until, "cat does not come to wait for input: {}", told("stat"));
+    while !told("stat").contains(&format!("({name}) S ")) {
+        assert!(Instant::now() < until, "{name} does not come to wait: {}", told("stat"));
         std::thread::sleep(Duration::from_millis(1));
     }
     Sysno::new(told("syscall").split_whitespace().next()?.parse().ok()?)
@@ -617,6 +617,49 @@ fn what_a_process_is_stuck_in_when_it_is_followed_is_told() {
         return;
     }
     assert!(row.kernel_stack.iter().any(|name| name.contains("pipe")), "{row:#?}");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn what_a_program_for_32_bits_is_stuck_in_is_of_the_table_for_32_bits() {
+    const BASE: u32 = 0x0804_8000;
+    const HEAD_BYTES: u32 = 52 + 32;
+    // mov eax, 27 (alarm); mov ebx, 60; int 0x80; again: mov eax, 29 (pause); int 0x80; jmp again
+    let alarm = [0xb8, 27, 0, 0, 0, 0xbb, 60, 0, 0, 0, 0xcd, 0x80];
+    let pause = [0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7];
+    let code = [&alarm[..], &pause].concat();
+    let all_bytes = HEAD_BYTES + code.len() as u32;
+    let mut program = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    // An executable (2) for i386 (3), whose one segment (1) is itself, to be read and run (5).
+    let words = [2 | 3 << 16, 1, BASE + HEAD_BYTES, 52, 0, 0, 52 | 32 << 16, 1, 0];
+    let segment = [1, 0, BASE, BASE, all_bytes, all_bytes, 5, 4096];
+    words.iter().chain(&segment).for_each(|word: &u32| program.extend(word.to_le_bytes()));
+    program.extend(code);
+    let _lock = work::lock();
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("bytes"), program).expect("a file");
+    // By another process: who is started here meanwhile has none of it open for writing.
+    let copy = "cat bytes >pauses && chmod +x pauses";
+    assert!(work::run(shell(copy).current_dir(&folder)).success());
+    let Some(mut tracing) = work::start(Mode::Syscalls) else { return };
+    let Ok(mut pauses) = Command::new(folder.path().join("pauses")).spawn() else {
+        return println!("skipped: this kernel runs no programs for 32 bits");
+    };
+    let call = waits(pauses.id(), "pauses");
+    let followed = tracing.follow(pauses.id());
+    let traced = followed.and_then(|()| tracing.finish("a pause"));
+    pauses.kill().expect("it is there");
+    pauses.wait().expect("it ends");
+    let traced = match traced {
+        Ok(traced) => traced,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
+    if call.is_none() {
+        return println!("not looked at: /proc does not tell this user what others wait in");
+    }
+    let calls: Vec<_> = calls.iter().map(|row| (row.name.as_str(), row.unfinished)).collect();
+    assert_eq!(calls, [("32-bit call 29", 1)]);
 }
 
 #[test]

@@ -348,12 +348,15 @@ fn what_was_done_before_an_exec_has_the_name_and_the_functions_of_then() {
 #[test]
 fn what_a_program_makes_itself_was_not_open_before() {
     // So many bytes that nobody else moves as many.
-    let lines = "import os, select\n\
+    let lines = "import ctypes, os, select\n\
          r, w = os.pipe()\n\
          os.write(w, bytes(12345))\n\
          os.read(r, 12345)\n\
          os.write(os.memfd_create('ours'), bytes(23456))\n\
-         select.epoll()";
+         select.epoll()\n\
+         libc, signals = ctypes.CDLL(None), ctypes.create_string_buffer(128)\n\
+         fd = libc.signalfd(-1, signals, 0)\n\
+         assert fd > 0 and libc.signalfd(fd, signals, 0) == fd";
     let Some(mut python) = python(lines) else { return };
     let Some(traced) = of_command(Mode::FileLife, &mut python) else { return };
     let mut ours: Vec<_> = files(&traced)
@@ -364,8 +367,11 @@ fn what_a_program_makes_itself_was_not_open_before() {
         .collect();
     ours.sort();
     assert_eq!(ours, [(0, 12345), (0, 23456), (12345, 0)], "{:#?}", files(&traced));
-    let epoll = files(&traced).iter().find(|file| file.path == "anon_inode:[eventpoll]");
-    assert!(epoll.is_some_and(|file| file.opened_at.is_some()), "{:#?}", files(&traced));
+    for path in ["anon_inode:[eventpoll]", "anon_inode:[signalfd]"] {
+        let found: Vec<_> = files(&traced).iter().filter(|file| file.path == path).collect();
+        let once = found.len() == 1 && found[0].opened_at.is_some();
+        assert!(once, "{path}: {:#?}", files(&traced));
+    }
 }
 
 /// This thread and what it starts run on one of its CPUs from now on.

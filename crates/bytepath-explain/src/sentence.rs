@@ -21,8 +21,10 @@ const WAITS: f64 = 0.35;
 const SLEEPS: f64 = 0.5;
 const RUNS_MAX: f64 = 0.1;
 
-/// Calls that wait for processes and threads of the work itself, which may want a CPU.
-const WAITS_FOR_ITSELF: [&str; 4] = ["wait4", "waitid", "futex", "futex_waitv"];
+/// Calls that wait for processes and threads of the work itself, which may want a CPU; dash(1) waits for
+/// its children's signal.
+const WAITS_FOR_ITSELF: [&str; 6] =
+    ["wait4", "waitid", "rt_sigsuspend", "futex", "futex_wait", "futex_waitv"];
 
 /// Above so many switches a second of each CPU, sleeping is for each other and not for a device.
 const SWITCHES_A_SECOND: f64 = 2_000.0;
@@ -334,8 +336,8 @@ mod tests {
         assert!(text.starts_with(slept), "{text}");
         assert!(!text.contains("sampler") && text.contains("Other programs took 89%"), "{text}");
         // As a niced make beside busy programs.
-        let starved = ["wait4", "waitid", "futex"]
-            .map(|call| told_of(&[(call, 3.25), ("read", 0.02)], 30, [300.0, 2.0]));
+        let starved =
+            WAITS_FOR_ITSELF.map(|call| told_of(&[(call, 3.25), ("read", 0.02)], 30, [300.0, 2.0]));
         for text in [told(1000, [300.0, 2.0]), told(30, [2.0, 300.0])].into_iter().chain(starved) {
             assert!(!text.contains("slept"), "{text}");
         }

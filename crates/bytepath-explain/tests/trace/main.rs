@@ -70,8 +70,9 @@ fn who_was_woken_and_waits_for_a_cpu_does_not_sleep() {
         let rows = rows.iter().filter(in_sleep).filter(|row| row.state == state);
         rows.map(|row| row.times).sum()
     };
+    // Where the time is over before it has left its CPU, it does not sleep.
+    assert!(times("sleeping") >= SLEEPS / 2, "{rows:#?}");
     // Whoever is woken waits for the CPU on which the other computes, be it for a moment.
-    assert!(times("sleeping") >= SLEEPS, "{rows:#?}");
     assert!(times("runnable") >= times("sleeping"), "{rows:#?}");
     assert!(rows.iter().all(|row| row.state != "runnable" || row.waker.is_none()), "{rows:#?}");
 }

@@ -21,6 +21,11 @@ const WAITS: f64 = 0.35;
 const SLEEPS: f64 = 0.5;
 const RUNS_MAX: f64 = 0.1;
 
+/// Calls that wait for processes and threads of the work itself, which may want a CPU; dash(1) waits for
+/// its children's signal.
+const WAITS_FOR_ITSELF: [&str; 6] =
+    ["wait4", "waitid", "rt_sigsuspend", "futex", "futex_wait", "futex_waitv"];
+
 /// Above so many switches a second of each CPU, sleeping is for each other and not for a device.
 const SWITCHES_A_SECOND: f64 = 2_000.0;
 
@@ -71,8 +76,12 @@ pub(crate) fn sentence(explained: &Explained, known: Known) -> String {
 /// waited in them for a CPU.
 fn sleeping(explained: &Explained, own: u64) -> Option<String> {
     let counted = |counter: &str| explained.counters.get(counter).copied().unwrap_or(0.0);
-    let longest = explained.syscalls.first()?;
-    let in_calls = explained.syscalls.iter().filter_map(|call| call.seconds).sum::<f64>();
+    let calls = || {
+        let calls = explained.syscalls.iter();
+        calls.filter(|call| !WAITS_FOR_ITSELF.contains(&call.name.as_str()))
+    };
+    let longest = calls().next()?;
+    let in_calls = calls().filter_map(|call| call.seconds).sum::<f64>();
     let ran = own as f64 / f64::from(explained.hz.max(1));
     let slept = in_calls.min(explained.seconds) - ran;
     let by_itself = counted(name::SWITCHES_VOLUNTARY) > counted(name::SWITCHES_INVOLUNTARY);
@@ -307,7 +316,7 @@ mod tests {
             seconds: Some(seconds),
             ..SyscallCount::default()
         };
-        let told = |own, switches: [f64; 2]| {
+        let told_of = |calls: &[(&str, f64)], own, switches: [f64; 2]| {
             let counters = [
                 (name::SWITCHES_VOLUNTARY, switches[0]),
                 (name::SWITCHES_INVOLUNTARY, switches[1]),
@@ -315,14 +324,21 @@ mod tests {
             let classes = [(OTHERS, 0.89), ("the sampler itself", 0.08), ("copying", 0.03)];
             let mut explained = explained(&classes, &counters);
             (explained.hz, explained.seconds) = (1000, 3.3);
-            explained.syscalls = vec![call("clock_nanosleep", 3.2), call("getppid", 0.01)];
+            explained.syscalls = calls.iter().map(|(name, seconds)| call(name, *seconds)).collect();
             sentence(&explained, Known { own, cpus: 2 })
+        };
+        let told = |own, switches| {
+            let calls = [("wait4", 3.25), ("clock_nanosleep", 3.2), ("getppid", 0.01)];
+            told_of(&calls, own, switches)
         };
         let text = told(30, [300.0, 2.0]);
         let slept = "It slept for 3.18 s of 3.30 s, most of all in clock_nanosleep";
         assert!(text.starts_with(slept), "{text}");
         assert!(!text.contains("sampler") && text.contains("Other programs took 89%"), "{text}");
-        for text in [told(1000, [300.0, 2.0]), told(30, [2.0, 300.0])] {
+        // As a niced make beside busy programs.
+        let starved =
+            WAITS_FOR_ITSELF.map(|call| told_of(&[(call, 3.25), ("read", 0.02)], 30, [300.0, 2.0]));
+        for text in [told(1000, [300.0, 2.0]), told(30, [2.0, 300.0])].into_iter().chain(starved) {
             assert!(!text.contains("slept"), "{text}");
         }
     }

@@ -46,6 +46,8 @@ pub(super) enum Kind {
     Connect,
     /// Works on a ring.
     Ring,
+    /// Its result is a new open file, unless its first argument is one, which it changes.
+    OpenOrChange,
 }
 
 /// Which system calls do. vmsplice counts as writing, which it is on one end of a pipe.
@@ -85,6 +87,14 @@ const KINDS: &[(libc::c_long, Kind)] = &[
     (libc::SYS_epoll_create, Kind::Open),
     (libc::SYS_timerfd_create, Kind::Open),
     (libc::SYS_inotify_init1, Kind::Open),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_inotify_init, Kind::Open),
+    (libc::SYS_fanotify_init, Kind::Open),
+    (libc::SYS_open_by_handle_at, Kind::Open),
+    (libc::SYS_userfaultfd, Kind::Open),
+    (libc::SYS_signalfd4, Kind::OpenOrChange),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_signalfd, Kind::OpenOrChange),
     (libc::SYS_perf_event_open, Kind::Open),
     (libc::SYS_pidfd_open, Kind::Open),
     (libc::SYS_pipe2, Kind::Pair),
@@ -162,6 +172,12 @@ impl Kinds {
                         asm.alu(Alu::And, Reg::R8, STAYS);
                         asm.jump_if(Reg::R8, If::Different, 0, end);
                     }
+                    Is::NoneYet => {
+                        asm.alu(Alu::ShiftRight, Reg::R8, i32::BITS as i32 - 1);
+                        asm.alu(Alu::And, Reg::R8, 1);
+                        asm.jump_if(Reg::R8, If::Equal, 0, end);
+                        asm.mov(Reg::R9, Kind::Open as i32);
+                    }
                 }
             }
             asm.jump(done);
@@ -187,9 +203,11 @@ enum Is {
     Memory,
     /// What may say that the bytes stay.
     Flags,
+    /// Below 0 where a new open file is wanted.
+    NoneYet,
 }
 
-const ARGUMENTS: [(Kind, &[(Is, usize)]); 12] = [
+const ARGUMENTS: [(Kind, &[(Is, usize)]); 13] = [
     (Kind::Read, &[(Is::Source, 0)]),
     (Kind::Write, &[(Is::Sink, 0)]),
     (Kind::Copy, &[(Is::Source, 0), (Is::Sink, 2)]),
@@ -202,6 +220,7 @@ const ARGUMENTS: [(Kind, &[(Is, usize)]); 12] = [
     (Kind::Close, &[(Is::Source, 0)]),
     (Kind::Replace, &[(Is::Source, 1), (Is::Sink, 0)]),
     (Kind::Connect, &[(Is::Source, 0)]),
+    (Kind::OpenOrChange, &[(Is::NoneYet, 0)]),
 ];
 
 /// What is only looked at is received by another call, and errors are no bytes of the connection.

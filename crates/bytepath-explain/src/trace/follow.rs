@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::calls::CALLS;
 use super::code::Followed;
 use super::files::Story;
 use super::tasks::{Tasks, There, in_first_pid_namespace};
@@ -77,6 +79,8 @@ fn look(
 ) -> Result<usize, TraceError> {
     let mut added = 0;
     for process in crate::world::with_descendants(pid) {
+        // /proc tells the call's number alone; the table for 32 bits has rows of its own.
+        let table = u64::from(if ask.calls && is_for_32_bits(process) { CALLS } else { 0 });
         for tid in crate::world::threads_of(process) {
             if tasks.remembers(tid) {
                 continue;
@@ -84,6 +88,7 @@ fn look(
             let name = fs::read_to_string(format!("/proc/{process}/task/{tid}/comm"));
             let Ok(name) = name else { continue };
             let call = ask.calls.then(|| syscalls::told(process, tid)).flatten().flatten();
+            let call = call.map(|call| call.saturating_add(table));
             let off = sleeps_as(process, tid);
             let name = name.trim_end();
             let there = There { tid, tgid: process, name, off, call };
@@ -103,6 +108,14 @@ fn look(
         }
     }
     Ok(added)
+}
+
+/// Whether a process runs a program for 32 bits, as the head of its file tells.
+fn is_for_32_bits(pid: u32) -> bool {
+    const CLASS_32: u8 = 1;
+    let mut head = [0; 5];
+    let exe = fs::File::open(format!("/proc/{pid}/exe"));
+    exe.and_then(|mut exe| exe.read_exact(&mut head)).is_ok() && head[4] == CLASS_32
 }
 
 /// The kernel's state of a thread that is off its CPU (include/linux/sched.h); none where it runs or is

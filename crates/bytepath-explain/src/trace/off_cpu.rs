@@ -160,7 +160,7 @@ impl OffCpu {
             asm.store(Size::B4, Reg::R10, ROW + to, Reg::R1);
         }
         // Who never slept was not woken.
-        let (in_order, one) = (asm.label(), asm.label());
+        let (in_order, slept, one) = (asm.label(), asm.label(), asm.label());
         asm.load(Size::B8, woken, Reg::R7, task::WOKEN_NS);
         asm.jump_if(woken, If::Equal, 0, one);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::OFF_STATE);
@@ -173,7 +173,8 @@ impl OffCpu {
         asm.jump_if(woken, If::AtLeast, since, in_order);
         asm.mov(woken, since);
         asm.place(in_order);
-        self.tally_until(tasks, asm, (since, woken), end);
+        self.tally_until(tasks, asm, (since, woken), slept);
+        asm.place(slept);
         // From then on it waited for a CPU.
         asm.mov(since, woken);
         asm.store(Size::B4, Reg::R10, ROW + 4, 0);
@@ -272,3 +273,58 @@ fn row(key: &[u8], value: &[u8]) -> Row {
 
 // Rows lie below what `tasks` uses of the stack.
 const _: () = assert!(ROW + ROW_BYTES <= KEY - task::BYTES - 24);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{Read as _, Write as _};
+    use std::process::{Command, Stdio};
+
+    use super::super::tasks::Lost;
+    use super::super::{Maps, Mode, Tracing};
+    use super::{ROW_BYTES, ROWS_MAX, VALUE_BYTES};
+
+    #[test]
+    fn where_no_row_is_left_the_wait_for_a_cpu_is_counted_as_lost_beside_the_sleep() {
+        let mut tracing = match Tracing::start(Mode::OffCpu) {
+            Ok(tracing) => tracing,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let Maps::OffCpu(maps) = &tracing.maps else { panic!("{tracing:?}") };
+        for number in 1..=ROWS_MAX {
+            let mut key = [0xff; ROW_BYTES as usize];
+            key[..4].copy_from_slice(&number.to_ne_bytes());
+            maps.rows.set(&key, &[0; VALUE_BYTES as usize]).expect("there is room");
+        }
+        let mut cat = Command::new("cat");
+        let cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut cat = cat.expect("it is started");
+        let (mut to, mut from) =
+            (cat.stdin.take().expect("piped"), cat.stdout.take().expect("piped"));
+        let mut pass = || {
+            to.write_all(b"a").expect("it reads");
+            from.read_exact(&mut [0]).expect("it writes");
+        };
+        pass();
+        let pid = cat.id();
+        let sleeps = || {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let line =
+                status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line.expect("it is told").trim().parse::<u64>().expect("a number")
+        };
+        let followed = tracing.follow(pid);
+        let before = sleeps();
+        (0..100).for_each(|_| pass());
+        let slept = sleeps() - before;
+        drop(to);
+        cat.wait().expect("it ends with its input");
+        if let Err(error) = followed {
+            return println!("skipped: {error}");
+        }
+        let lost = tracing.tasks.lost().into_iter().find(|(what, _)| *what == Lost::Keys);
+        let lost = lost.map_or(0, |(_, count)| count);
+        // Two for each but those whose waker came while it still was on its way.
+        assert!(lost >= slept + slept / 2, "{lost} lost of {slept} sleeps");
+    }
+}

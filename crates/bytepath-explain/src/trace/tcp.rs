@@ -237,6 +237,13 @@ impl Tcp {
         asm.store(Size::B4, Reg::R10, VALUE + connection::WHO, Reg::R1);
         asm.call(Helper::Now);
         asm.store(Size::B8, Reg::R10, VALUE + connection::FIRST_NS, Reg::R0);
+        // A connection may be refused or reset before anybody has its socket.
+        let lives = asm.label();
+        asm.mov(other, sock);
+        chase(asm, other, kernel.offset("sock_common", "skc_state")?, Size::B1);
+        asm.jump_if(other, If::Different, TCP_CLOSE, lives);
+        ends(hook, asm, (sock, other), (Reg::R10, VALUE))?;
+        asm.place(lives);
         Ok(())
     }
 
@@ -250,15 +257,7 @@ impl Tcp {
         asm.store(Size::B8, Reg::R10, SOCK, Reg::R8);
         asm.lookup(&self.connections, SOCK, end);
         asm.mov(Reg::R7, Reg::R0);
-        let last =
-            [(connection::RETRANSMITTED, "total_retrans"), (connection::ROUND_TRIP, "srtt_us")];
-        for (to, name) in last {
-            asm.mov(Reg::R9, Reg::R8);
-            chase(&mut asm, Reg::R9, hook.kernel.offset("tcp_sock", name)?, Size::B4);
-            asm.store(Size::B4, Reg::R7, to, Reg::R9);
-        }
-        asm.call(Helper::Now);
-        asm.store(Size::B8, Reg::R7, connection::CLOSED_NS, Reg::R0);
+        ends(hook, &mut asm, (Reg::R8, Reg::R9), (Reg::R7, 0))?;
         asm.end(end);
         Ok(asm)
     }
@@ -271,6 +270,12 @@ impl Tcp {
         asm.store(Size::B8, Reg::R10, SOCK, Reg::R8);
         asm.lookup(&self.connections, SOCK, end);
         asm.mov(Reg::R7, Reg::R0);
+        // It may have ended while it was described.
+        let ended = asm.label();
+        asm.load(Size::B8, Reg::R1, Reg::R7, connection::CLOSED_NS);
+        asm.jump_if(Reg::R1, If::Different, 0, ended);
+        ends(hook, &mut asm, (Reg::R8, Reg::R9), (Reg::R7, 0))?;
+        asm.place(ended);
         self.tell(tasks, ring, &mut asm);
         asm.end(end);
         Ok(asm)
@@ -304,6 +309,24 @@ impl Tcp {
         rows.sort_by_key(|row| row.first_ns);
         Ok(())
     }
+}
+
+/// Puts when the connection in `sock` ends, which is now, and what is known from then on into its record.
+fn ends(
+    hook: &Hook<'_>,
+    asm: &mut Asm,
+    (sock, other): (Reg, Reg),
+    (record, at): (Reg, i16),
+) -> Result<(), Unknown> {
+    let last = [(connection::RETRANSMITTED, "total_retrans"), (connection::ROUND_TRIP, "srtt_us")];
+    for (to, name) in last {
+        asm.mov(other, sock);
+        chase(asm, other, hook.kernel.offset("tcp_sock", name)?, Size::B4);
+        asm.store(Size::B4, record, at + to, other);
+    }
+    asm.call(Helper::Now);
+    asm.store(Size::B8, record, at + connection::CLOSED_NS, Reg::R0);
+    Ok(())
 }
 
 /// A connection out of its record, be it of the map or of the ring.

@@ -199,19 +199,19 @@ fn entries(names: &str) -> Option<Entries> {
     let last = symbols.iter().rposition(|(_, name)| is_entry(name))?;
     let other = |(_, name): &(u64, String)| name.starts_with("asm_exc_");
     let has_common = symbols[first..=last].iter().any(|(_, name)| name == "asm_common_interrupt");
-    let end = symbols.get(last + 1)?.0;
+    // Several symbols may name one address, as those of where a section begins do.
+    let behind = |at: u64| symbols.iter().map(|symbol| symbol.0).find(|next| *next > at);
     let function = |name: &str| {
-        let found = symbols.windows(2).find(|pair| pair[0].1 == name);
-        found.map_or(0..0, |pair| pair[0].0..pair[1].0)
+        let at = symbols.iter().find(|symbol| symbol.1 == name)?.0;
+        Some(at..behind(at)?)
     };
-    let soft = SOFT.map(function).into_iter().find(|range| !range.is_empty());
-    let interrupts = symbols[first].0..end;
+    let interrupts = symbols[first].0..behind(symbols[last].0)?;
     let clear = has_common && !symbols[first..=last].iter().any(other);
     clear.then(|| Entries {
         interrupts,
-        ksoftirqd: function(KSOFTIRQD),
-        soft: soft.unwrap_or_default(),
-        receives: function(RECEIVES),
+        ksoftirqd: function(KSOFTIRQD).unwrap_or_default(),
+        soft: SOFT.into_iter().find_map(function).unwrap_or_default(),
+        receives: function(RECEIVES).unwrap_or_default(),
     })
 }
 
@@ -241,6 +241,11 @@ mod tests {
         assert_eq!(plain, found(0..0, 0..0, 0..0));
         let all = entries(&format!("{own}{common}{timer}{soft}"));
         assert_eq!(all, found(0x100..0x140, 0x140..0x150, 0x160..0x170));
+        // As before 6.10.
+        let same = "160 T __do_softirq\n160 T __kprobes_text_end\n160 T __kprobes_text_start\n\
+                    160 T __softirqentry_text_start\n180 T next\n";
+        let shared = entries(&format!("{common}{timer}f8 T other_name\n{same}"));
+        assert_eq!(shared, found(0..0, 0..0, 0x160..0x180));
         assert_eq!(entries(&format!("{common}{fault}{timer}")), None);
         assert_eq!(entries("00 T asm_common_interrupt\n00 T behind\n"), None);
     }

@@ -470,7 +470,9 @@ fn a_large_file_on_a_disk_is_copied_by_several_threads() {
             done
             for run in '2 EINVAL' '4 EINVAL' '4 EFAULT' '4 ENOMEM'; do
                 set -- $run
-                strace -f -qqq -o calls -e trace=madvise,pwrite64 -e inject=madvise:error=$2 \
+                # Before its first write each waits, so that all others are there, however busy the CPUs are.
+                strace -f -qqq -o calls -e trace=madvise,pwrite64,splice -e inject=madvise:error=$2 \
+                    -e inject=pwrite64,splice:delay_enter=300000:when=1 \
                     $bytepath cp --jobs $1 --reflink=never large m/new
                 cmp large m/new; rm m/new
                 echo $system $1 $(grep -c MADV_POPULATE_WRITE calls) \

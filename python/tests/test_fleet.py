@@ -140,7 +140,7 @@ def test_who_could_not_do_it_is_named_with_what_failed_where_there_are_others(fl
     (source / "file").touch()
     os.chown(source / "file", 1234, 1234)
     for name in ("one", "two"):
-        fleet.worker(name, before=["setpriv", "--bounding-set", "-chown"])
+        fleet.worker(name, before=["setpriv", "--bounding-set", "-chown", "--inh-caps", "-chown"])
     fleet.end_worker("three")
     fleet.wait_for_workers(2)
     try:

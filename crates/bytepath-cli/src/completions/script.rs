@@ -12,7 +12,7 @@ const OFFERED_BY_BASH: &str = r#"
 # Options for a word that begins like one and is not behind "--". For any other the commands of a command
 # or, where nothing is offered, what bash itself does: files.
 _bytepath_offered() {
-    local before=$3 at listed=
+    local before=$3 at listed= word behind=
     if [[ $before == = && COMP_CWORD -ge 2 ]]; then
         before=${COMP_WORDS[COMP_CWORD - 2]}
     elif [[ ${COMP_WORDS[COMP_CWORD]} != = && "BEHIND_EQUALS" == *" ${COMP_WORDS[1]}$3 "* ]]; then
@@ -28,7 +28,10 @@ _bytepath_offered() {
     [[ $before != -* || $2 != *,* ]] || listed=${2%,*},
     _bytepath "$1" "${2#"$listed"}" "$before"
     [[ -z $listed || -z ${COMPREPLY[*]} ]] || COMPREPLY=("${COMPREPLY[@]/#/$listed}")
-    if [[ $2 != -* || " ${COMP_WORDS[*]:1:COMP_CWORD-1} " == *" -- "* ]]; then
+    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        [[ $word != -- ]] || behind=--
+    done
+    if [[ $2 != -* || -n $behind ]]; then
         for at in "${!COMPREPLY[@]}"; do
             [[ ${COMPREPLY[at]} != -* ]] || unset "COMPREPLY[at]"
         done

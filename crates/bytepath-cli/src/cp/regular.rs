@@ -423,7 +423,11 @@ impl Shared<'_> {
         } else if copy.omitted & !self.umask != 0 {
             match sink.set_mode(stat.st_mode & 0o777 & !self.umask) {
                 // Where the file system keeps no modes (vfat, CIFS), it has what any new file has.
-                Err(_) if copy.unnamed.is_some() && !atomic::is_closed(&copy.open) => Ok(()),
+                Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP)
+                    if copy.unnamed.is_some() && !atomic::is_closed(&copy.open) =>
+                {
+                    Ok(())
+                }
                 set => set.or_else(|errno| self.mode_not_given(&sink, errno)),
             }
         } else {

@@ -8,8 +8,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use crate::program::{
-    BYTEPATH, WITHOUT_HUGE, arms, as_nobody, bytepath, has_prctl, installed, root, run, shell,
-    signal_of, spawned, until,
+    BYTEPATH, WITHOUT_HUGE, arms, as_nobody, bytepath, has_prctl, installed, may_mount, root, run,
+    shell, signal_of, spawned, until,
 };
 
 /// Blocks and times that take no time; the figures mean nothing.
@@ -73,8 +73,7 @@ fn every_sweep_runs_over_every_kind_of_page_or_says_why_not() {
 
 #[test]
 fn where_no_cache_is_told_nothing_is_said_to_hold_a_block() {
-    if !(root() && installed("unshare")) {
-        println!("skipped: needs root and unshare");
+    if !may_mount() {
         return;
     }
     let words = ["memory", "--ops", "read", "--size", "16K", "--pages", "base"];

@@ -595,11 +595,12 @@ fn a_page_that_its_owner_may_not_read_is_renewed_all_the_same() {
     if !root() || !installed("setpriv") {
         return println!("skipped: it takes root, and setpriv, to give up a right");
     }
+    let rights = "-dac_override,-dac_read_search";
     for umask in ["400", "777"] {
         let folder = folder();
         let done = shell(&format!(
             "cd '{}' && (until [ -s m ]; do sleep 0.01; done; echo read) | (umask {umask}; exec setpriv \
-             --bounding-set -dac_override,-dac_read_search $bytepath cat --metrics m)",
+             --bounding-set {rights} --inh-caps {rights} $bytepath cat --metrics m)",
             folder.path().display()
         ));
         assert_eq!((&*done.stdout, &*done.stderr), ("read\n", ""), "{umask}");

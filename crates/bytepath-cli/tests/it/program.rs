@@ -283,6 +283,21 @@ pub(crate) fn installed(name: &str) -> bool {
     found
 }
 
+/// Whether file systems can be mounted where nobody else sees them (`unshare -m`); says why not otherwise.
+pub(crate) fn may_mount() -> bool {
+    if !root() {
+        println!("skipped: mounting needs root");
+    }
+    if !root() || !["mount", "unshare"].into_iter().all(installed) {
+        return false;
+    }
+    let refused = shell("unshare -m true").stderr;
+    if !refused.is_empty() {
+        println!("skipped: {refused}");
+    }
+    refused.is_empty()
+}
+
 /// Runs the program where a seccomp filter ends whoever makes one of the calls, as systemd's do.
 pub(crate) fn where_calls_kill(calls: &[i64], words: &[&str]) -> Done {
     let rules = calls.iter().map(|call| (*call, Vec::new())).collect();

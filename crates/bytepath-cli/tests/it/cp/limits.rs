@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{directory, file, gnu, gnu_on_disk, mode, some};
 use crate::calls::may_trace;
-use crate::program::{installed, root, shell};
+use crate::program::{installed, may_mount, root, shell};
 
 #[test]
 fn a_limit_on_the_size_of_files_is_told_of_and_the_rest_is_copied() {
@@ -125,8 +125,8 @@ fn a_failing_device_is_told_of_and_the_rest_is_copied() {
 #[test]
 fn a_read_only_destination_is_told_of() {
     let Some(cp) = gnu() else { return };
-    if !root() || !installed("mount") || !installed("unshare") {
-        return println!("skipped: mounting needs root");
+    if !may_mount() {
+        return;
     }
     for words in ["a fixed", "a b fixed/there", "-r d fixed", "-a d a fixed", "-f a fixed/there"] {
         let line = format!(

@@ -4,7 +4,7 @@ use bytepath_report::{Copied, CopiedEntry, EntryKind, Outcome, schema};
 use serde_json::Value;
 
 use crate::calls::may_trace;
-use crate::program::{Done, installed, root, shell};
+use crate::program::{Done, installed, may_mount, root, shell};
 
 fn in_folder(lines: &str) -> Done {
     let folder = tempfile::tempdir().expect("a folder");
@@ -278,8 +278,8 @@ fn a_directory_that_fails_at_the_end_counts_whatever_failed_in_it() {
 
 #[test]
 fn the_first_thousand_errors_are_those_of_the_tree() {
-    if !root() || !installed("mount") || !installed("unshare") {
-        return println!("skipped: mounting needs root");
+    if !may_mount() {
+        return;
     }
     for jobs in [1, 4] {
         let done = in_folder(&format!(
@@ -298,8 +298,8 @@ fn the_first_thousand_errors_are_those_of_the_tree() {
 
 #[test]
 fn where_a_small_file_stopped_is_told() {
-    if !root() || !installed("mount") || !installed("unshare") {
-        return println!("skipped: mounting needs root");
+    if !may_mount() {
+        return;
     }
     let done = in_folder(
         "mkdir m t; head -c 100000 large >t/s; unshare -m sh -c 'mount -t tmpfs -o size=64k none m && \
@@ -341,8 +341,8 @@ fn what_was_copied_of_a_file_that_fails_part_way_counts() {
         );
         told(&done, rustix::io::Errno::IO, 32 << 20..=40 << 20);
     }
-    if !root() || !installed("mount") || !installed("unshare") {
-        return println!("skipped: mounting needs root");
+    if !may_mount() {
+        return;
     }
     for route in ["read-write", "splice", "sendfile"] {
         let done = in_folder(&format!(
@@ -400,8 +400,8 @@ fn direct_goes_past_the_page_cache_and_says_where_it_cannot() {
     assert!(past || done.stderr.starts_with("cp: --direct: what cannot go past"), "{done:?}");
     let done = in_folder("$bytepath cp --direct --route read-write large c");
     done.refused(1, &["--direct", "cannot be used with", "--route"]);
-    if !root() || !installed("mount") || !installed("unshare") {
-        return println!("skipped: mounting needs root");
+    if !may_mount() {
+        return;
     }
     // It has no device, and knows nothing of direct access.
     let done = in_folder(

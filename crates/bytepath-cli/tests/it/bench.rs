@@ -274,13 +274,17 @@ fn peers_run_between_the_ends_or_say_how_to_install_them() {
 #[test]
 fn ends_that_spin_are_not_begun_where_neither_would_ever_run() {
     // Where it is begun all the same, it never ends by itself.
-    let real_time = "timeout -s KILL 60 chrt -f 1 ";
-    if !installed("chrt") || !shell(&format!("{real_time}true")).status.success() {
+    let first_come = "timeout -s KILL 60 chrt -f 1 ";
+    if !installed("chrt") || !shell(&format!("{first_come}true")).status.success() {
         return println!("skipped: it takes chrt, and the right to a real-time priority");
     }
     let arm = "vmsplice-splice-huge-spin@same-cpu";
     let line = format!("$bytepath {} --no-store --arms {arm}", SHORT.join(" "));
-    shell(&format!("{real_time}{line}")).refused(1, &[arm, "real-time priority", "chrt --other"]);
+    shell(&format!("{first_come}{line}")).refused(1, &[arm, "real-time priority", "chrt --other"]);
+    for in_turn in ["-r", "-R -f"] {
+        let in_turn = first_come.replace("-f", in_turn);
+        shell(&format!("{in_turn}{line}")).well();
+    }
     shell(&line).well();
 }
 

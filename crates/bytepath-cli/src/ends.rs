@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     /// Put buffers in 2 MiB pages of the hugetlbfs pool
     #[arg(long)]
     hugetlb: bool,
-    /// Fail unless the buffers really got huge pages
+    /// Fail unless the buffers really got huge pages; of those taken while writing, most
     #[arg(long, conflicts_with = "dont_touch_pages")]
     pub(crate) check_huge_page: bool,
     /// Bytes per buffer, and per call at most; 256K unless given

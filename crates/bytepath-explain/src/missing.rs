@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
-use bytepath::machine::{Capability, Machine, survived};
+use bytepath::machine::{Capability, Machine, has_all_users, survived};
 use bytepath_report::numbers;
 
 use crate::open::View;
@@ -162,11 +162,5 @@ pub(crate) fn binding() -> Option<i32> {
     let level: i32 = fs::read_to_string(PARANOID).ok()?.trim().parse().ok()?;
     let held = Machine::this().user().capabilities;
     let holds = held.has(Capability::SysAdmin) || (held.0 >> PERFMON & 1 == 1 && level <= 2);
-    (level > -1 && !(holds && is_of_the_machine())).then_some(level)
-}
-
-/// Whether what this process may do counts beyond its namespace of users.
-fn is_of_the_machine() -> bool {
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"])
+    (level > -1 && !(holds && has_all_users())).then_some(level)
 }

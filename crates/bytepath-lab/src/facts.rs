@@ -45,16 +45,23 @@ pub fn of(machine: &Machine) -> bytepath_report::Machine {
 const PLACES: [&str; 3] = ["file", "input", "directory"];
 
 /// The file systems of a run's data: those that its arms name, or else those of the files, or of the
-/// directory, that its settings name.
+/// directory, that its settings name. None of devices, which hold their data themselves.
 pub(crate) fn file_system(record: &Record) -> Option<String> {
     let of_arm =
         |arm: &bytepath_report::Arm| Some(arm.params.get("file_system")?.as_str()?.to_owned());
     let mut names: BTreeSet<String> = record.arms.iter().filter_map(of_arm).collect();
     if names.is_empty() {
-        let place = PLACES.iter().find_map(|name| record.settings.get(*name))?;
-        let paths = place.as_array().map_or(std::slice::from_ref(place), Vec::as_slice);
-        let of_path = |path: &str| machine::file_system(Path::new(path)).ok();
-        let found = paths.iter().filter_map(Value::as_str).filter_map(of_path);
+        let place = PLACES.iter().find_map(|name| record.settings.get(*name));
+        // Where the files that it makes of what it was given are.
+        let makes_files = record.settings.get("sink").is_some_and(|sink| sink == "file");
+        let made = record.settings.get("directory").filter(|_| makes_files);
+        let paths_of =
+            |place| Value::as_array(place).map_or(std::slice::from_ref(place), Vec::as_slice);
+        let paths = place.into_iter().chain(made).flat_map(paths_of);
+        let paths = paths.filter_map(Value::as_str).map(Path::new);
+        // The data of a device are not where its node is.
+        let with_data = paths.filter(|path| path.is_file() || path.is_dir());
+        let found = with_data.filter_map(|path| machine::file_system(path).ok());
         names = found.map(|found| found.name).collect();
     }
     some(&names.into_iter().collect::<Vec<_>>().join(", "))
@@ -128,13 +135,20 @@ mod tests {
         assert_ne!(root, proc);
         let directory = ("directory", Value::from("/"));
         assert_eq!(record(&[], &[]), None);
-        assert_eq!(record(&[], std::slice::from_ref(&directory)), Some(root));
+        assert_eq!(record(&[], std::slice::from_ref(&directory)), Some(root.clone()));
         assert_eq!(
             record(&[], &[directory.clone(), ("input", "/proc".into())]),
             Some(proc.clone())
         );
         let files = ("file", Value::from(vec!["/proc", "/proc/version"]));
-        assert_eq!(record(&[], &[directory.clone(), files]), Some(proc));
+        assert_eq!(record(&[], &[directory.clone(), files]), Some(proc.clone()));
+        assert_eq!(record(&[], &[("file", vec!["/dev/null"].into())]), None);
+        let passed = [directory.clone(), ("file", "/proc/version".into())];
+        let kept = |sink: &str| record(&[], &[&passed[..], &[("sink", sink.into())]].concat());
+        assert_eq!(kept("hash"), Some(proc.clone()));
+        let mut both = [proc, root];
+        both.sort();
+        assert_eq!(kept("file"), Some(both.join(", ")));
         assert_eq!(record(&[], &[("directory", "/no/such".into())]), None);
         let copied = record(&["tmpfs", "ext4", "tmpfs"], &[directory]);
         assert_eq!(copied.as_deref(), Some("ext4, tmpfs"));

@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::arm::{Measured, Outcome, TRIAL_TIME, Timing, Work};
 use crate::ends::{EndReport, Starter, Usage};
 use crate::interrupt::{self, Came};
+use crate::sys::scheduling::children_run_until_they_sleep;
 use crate::sys::together::end_together;
 
 /// A process that was ended by a signal may not be the only one that it was sent to.
@@ -107,7 +108,7 @@ impl PipeWork {
     }
 
     fn start(&self, timing: &Timing) -> Result<Running, String> {
-        if self.spins_on_one_cpu() && is_real_time() {
+        if self.spins_on_one_cpu() && children_run_until_they_sleep() {
             return Err(SPINS_FOR_GOOD.to_owned());
         }
         let (read_end, write_end) = if self.sizes_its_pipe() { pipe() } else { full_pipe() }?;
@@ -240,15 +241,7 @@ impl Work for PipeWork {
 }
 
 const SPINS_FOR_GOOD: &str = "an end that spins never lets the other run on its CPU where both have the same \
-    real-time priority (SCHED_FIFO, SCHED_RR); measure under another policy (chrt --other 0)";
-
-/// Whether what this thread starts goes on until it sleeps, as long as nothing more urgent is there.
-fn is_real_time() -> bool {
-    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
-    // After the name, which may hold anything: the state is the third field, the policy the 41st (proc(5)).
-    let policy = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(41 - 3));
-    matches!(policy, Some("1" | "2"))
-}
+    real-time priority (SCHED_FIFO); measure under another policy (chrt --other 0)";
 
 /// The slots, of a page each, that a new pipe has (PIPE_DEF_BUFFERS).
 const PIPE_SLOTS: usize = 16;

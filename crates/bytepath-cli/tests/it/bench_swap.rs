@@ -643,6 +643,20 @@ fn the_root_of_a_namespace_of_users_is_told_of_each_arm_what_it_takes() {
 }
 
 #[test]
+fn root_that_is_refused_the_file_that_runs_meet_at_is_told() {
+    if !(root() && installed("unshare") && installed("setpriv")) {
+        return println!("skipped: needs root, unshare and setpriv");
+    }
+    let words = SMALL.join(" ");
+    let lacks = "-dac_override,-dac_read_search,-sys_admin";
+    let line = format!(
+        "unshare -m sh -c 'mount -t tmpfs -o uid=65534,mode=700 none /run && exec setpriv \
+         --bounding-set {lacks} --inh-caps {lacks} $bytepath bench swap {words}'"
+    );
+    shell(&line).refused(1, &["cannot lock /run/bytepath-swap.lock", "Permission denied"]);
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let refused = |words: &[&str], says: &str| {
         run(&mut bytepath(&[&["bench", "swap"], words].concat())).refused(2, &[says]);

@@ -136,6 +136,12 @@ fn huge_pages_are_checked_whoever_asks() {
     done.well();
     let wanted = [("huge_page", "1".to_owned()), ("check_huge_page", "1".to_owned())];
     assert_eq!(differs(&words), wanted);
+    for bytes in [1, 8 << 20] {
+        let gift =
+            format!("write --outlet gift --huge-page --check-huge-page --bytes-to-pipe {bytes}");
+        let counted = shell(&format!("$bytepath {gift} | wc -c")).well().stdout;
+        assert_eq!(counted.trim(), bytes.to_string());
+    }
     let Some(nobody) = as_nobody() else { return };
     shell(&line.replace("$bytepath", &format!("{nobody}$bytepath"))).well();
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytepath::error::{Refusal, Stop};
-use bytepath::pages::{PageSize, Pages, PagesError};
+use bytepath::pages::{PageSize, Pages, PagesError, page_bytes};
 use bytepath_report::{Costs, numbers};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -160,7 +160,42 @@ fn check_huge(pages: Pages) -> Result<(), EndError> {
     if huge < bytes { Err(EndError::NotHuge { huge, bytes }) } else { Ok(()) }
 }
 
+/// Page faults of an end while it moves bytes that bring none of them: some dozens.
+const OTHER_FAULTS: u64 = 64;
+
+/// Fails if most of the pages that an end took for what it wrote were small. Each of these is a fault, and
+/// a huge page is one in place of hundreds.
+fn check_taken(bytes: u64, faults: u64) -> Result<(), EndError> {
+    let page = page_bytes(PageSize::Base) as u64;
+    let huge = bytes.saturating_sub(faults * page);
+    let at_least = (bytes / 2).saturating_sub(OTHER_FAULTS * page);
+    if huge < at_least { Err(EndError::NotHuge { huge, bytes }) } else { Ok(()) }
+}
+
 /// Seconds as a number.
 fn seconds(time: Duration) -> f64 {
     time.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_in_huge_pages_may_have_taken_some_small_ones_but_not_most() {
+        const GIB: u64 = 1 << 30;
+        let (small, huge) = (page_bytes(PageSize::Base) as u64, 2 << 20);
+        let taken = |of_huge: u64, of_small: u64, others: u64| {
+            let faults = of_huge / huge + of_small / small + others;
+            check_taken(of_huge + of_small, faults)
+        };
+        assert!(taken(4 * GIB, 0, 0).is_ok());
+        assert!(taken(4 * GIB, huge, 0).is_ok());
+        assert!(taken(0, small, 60).is_ok());
+        for of_huge in [0, GIB] {
+            let most = taken(of_huge, 3 * GIB, 0);
+            assert!(matches!(most, Err(EndError::NotHuge { .. })), "{most:?}");
+        }
+        assert!(matches!(taken(0, 1 << 20, 9), Err(EndError::NotHuge { huge: 0, .. })));
+    }
 }

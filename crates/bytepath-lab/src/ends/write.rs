@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use bytepath::error::{Failed, Stop};
 use bytepath::meter::Meter;
 use bytepath::outlets::{Buffers, Contents, Fresh, Outlet, Producer, Setup, Use};
-use bytepath::pages::Pages;
+use bytepath::pages::{PageSize, Pages};
 use bytepath::placement::pin_this_thread;
 use bytepath::{Endpoint, Wait};
 use rustix::io::Errno;
 
-use super::{EndError, EndReport, Pattern, Usage, check_huge, seconds};
+use super::{EndError, EndReport, Pattern, Usage, check_huge, check_taken, seconds};
 use crate::interval::Interval;
 
 /// The byte that the published programs write.
@@ -80,7 +80,9 @@ impl WriteEnd {
             .outlet
             .open(&sink, &self.setup(contents, &meter))
             .map_err(|stop| self.stopped(stop, 0))?;
-        self.check_huge()?;
+        if self.check_huge {
+            check_huge(self.pages)?;
+        }
         let refused = producer.pipe_refused();
         // Where the kernel gives no timer, calls sleep on.
         let until = self.ends_in_time().and_then(|time| Interval::start(time).ok());
@@ -94,8 +96,10 @@ impl WriteEnd {
         let elapsed = seconds(started.elapsed());
         let shape = producer.shape();
         let usage = Usage::of_this_process().since(before);
-        // Some outlets only take pages as they write.
-        self.check_huge()?;
+        // Some outlets only take pages as they write, and what is there at the end is the last of them.
+        if self.check_huge && self.pages.size == PageSize::Huge {
+            check_taken(bytes, usage.faults)?;
+        }
         Ok(EndReport {
             mechanism: self.outlet.name().into(),
             bytes,
@@ -109,10 +113,6 @@ impl WriteEnd {
             pipe_refused: refused.map(|refusal| refusal.to_string()),
             ..EndReport::default()
         })
-    }
-
-    fn check_huge(&self) -> Result<(), EndError> {
-        if self.check_huge { check_huge(self.pages) } else { Ok(()) }
     }
 
     /// After how long calls that sleep are interrupted.

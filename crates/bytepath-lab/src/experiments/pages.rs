@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bytepath_report::{Record, Unit, numbers};
+use bytepath_report::{Record, Unit, Verdict, numbers};
 
 use super::Description;
 use crate::arm::{Arm, Work};
@@ -70,18 +70,50 @@ fn arm(touch: &'static Touch, made: Made, setup: &Setup<'_>) -> Arm {
     }
 }
 
-/// What huge pages save, in a sentence.
+/// What huge pages save, and where that is undecided, in a sentence.
 pub fn saves(record: &Record) -> Option<String> {
-    let median = |name: &str| record.arms.iter().find(|arm| arm.name == name)?.median;
+    let arm = |touch: &Touch, pages: &str| {
+        let name = format!("{}/{pages}", touch.name);
+        record.arms.iter().find(|arm| arm.name == name)
+    };
     let saved: Vec<String> = TOUCHES
         .iter()
         .filter_map(|touch| {
-            let base = median(&format!("{}/base", touch.name))?;
-            let huge = median(&format!("{}/huge", touch.name))?;
-            (base > 0.0).then(|| {
-                format!("{} {} to {} ns", touch.name, numbers::figure(base), numbers::figure(huge))
-            })
+            let (base, huge) = (arm(touch, "base")?, arm(touch, "huge")?);
+            let [from, to] = [base.median?, huge.median?].map(numbers::figure);
+            let decided = huge.verdict.is_some_and(|verdict| verdict != Verdict::Undecided);
+            let undecided = if decided { "" } else { " (undecided)" };
+            Some(format!("{} {from} to {to} ns{undecided}", touch.name))
         })
         .collect();
     (!saved.is_empty()).then(|| format!("From 4 KiB pages to 2 MiB ones: {}", saved.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::record_of;
+
+    #[test]
+    fn what_the_table_calls_undecided_is_no_fact_below_it() {
+        let arm = |name: &str, median: f64, verdict: Option<Verdict>| {
+            let mut arm = bytepath_report::Arm::new(name, Unit::Nanoseconds);
+            (arm.median, arm.verdict) = (Some(median), verdict);
+            arm
+        };
+        let record = record_of(vec![
+            arm("vmsplice/base", 9.0, None),
+            arm("vmsplice/huge", 3.0, Some(Verdict::Faster)),
+            arm("munmap/base", 8.0, None),
+            arm("munmap/huge", 7.0, Some(Verdict::Undecided)),
+            arm("fault-read/base", 5.0, None),
+        ]);
+        assert_eq!(
+            saves(&record).as_deref(),
+            Some(
+                "From 4 KiB pages to 2 MiB ones: vmsplice 9.00 to 3.00 ns, \
+                 munmap 8.00 to 7.00 ns (undecided)"
+            )
+        );
+    }
 }

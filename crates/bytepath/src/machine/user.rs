@@ -93,6 +93,13 @@ impl User {
     }
 }
 
+/// Whether every user of the machine is one here: this process is in no namespace of some users alone
+/// (user_namespaces(7)), whose root may do less. True where the kernel has no such namespaces.
+pub fn has_all_users() -> bool {
+    let all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
+    std::fs::read_to_string("/proc/self/uid_map").map_or(true, all)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;

@@ -1023,6 +1023,23 @@ def test_a_queue_whose_sender_was_killed_is_empty_once_all_is_got():
     assert queue.get(timeout=30) == 3 and queue.empty()
 
 
+def test_a_queue_is_not_empty_where_another_put_before_a_death_was_told_of():
+    queue = bytepath.Queue()
+    killed = fork().Process(target=work.put_then_die, args=(queue, 1))
+    killed.start()
+    killed.join()
+    assert queue.get(timeout=30)[0] == 0
+    wait_until(queue.watch)
+    assert queue.empty()
+    other = fork().Process(target=work.put_one, args=(queue,))
+    other.start()
+    other.join()
+    assert queue.qsize() == 1 and not queue.empty()
+    assert queue.get(timeout=30) == 1
+    with pytest.raises(bytepath.PeerGone):
+        queue.get(timeout=30)
+
+
 @pytest.mark.parametrize("receivers", ["one", "many"])
 def test_one_object_is_told_to_be_done_once_by_whoever_of_two_processes_is_first(receivers):
     tasks, rounds = bytepath.JoinableQueue(receivers=receivers), 3000

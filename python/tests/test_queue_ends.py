@@ -1042,39 +1042,56 @@ def test_a_queue_is_not_empty_where_another_put_before_a_death_was_told_of():
 
 @pytest.mark.parametrize("receivers", ["one", "many"])
 def test_one_object_is_told_to_be_done_once_by_whoever_of_two_processes_is_first(receivers):
-    tasks, rounds = bytepath.JoinableQueue(receivers=receivers), 3000
-    # The round that is on, and how many times something was told and refused in the other process.
-    at, told, refused = (fork().RawValue("i", 0) for _ in range(3))
+    tasks = bytepath.JoinableQueue(receivers=receivers)
+    with told_at_once(tasks) as others:
+        for _ in range(300):
+            tasks.put(None)
+            tasks.get(timeout=30)
+            told = others(lambda: is_told_done(tasks))
+            assert sorted(told) == [False, True]
+            assert tasks.join(0)
 
-    def wait_for(is_so: Callable[[], bool]) -> None:
-        while not is_so():
+
+def is_told_done(tasks: bytepath.JoinableQueue) -> bool:
+    try:
+        tasks.task_done()
+    except ValueError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def told_at_once(tasks: bytepath.JoinableQueue) -> Iterator[Callable[[Callable[[], object]], tuple[object, bool]]]:
+    """What is yielded does something while another process tells that something is done; it gives what that returned,
+    and whether it was told."""
+    # The round that is on, the last that was told or refused, and which of both.
+    at, ended, told = (fork().RawValue("i", 0) for _ in range(3))
+
+    def wait_for(word: object, number: int) -> None:
+        deadline = time.monotonic() + 30
+        while word.value != number:
+            assert time.monotonic() < deadline, "the other process does not go on"
             os.sched_yield()
 
-    def tell_done() -> None:
-        for number in range(1, rounds + 1):
-            wait_for(lambda number=number: at.value == number)
-            try:
-                tasks.task_done()
-                told.value += 1
-            except ValueError:
-                refused.value += 1
+    def tell() -> None:
+        for number in itertools.count(1):
+            wait_for(at, number)
+            told.value = is_told_done(tasks)
+            ended.value = number
 
-    child = fork().Process(target=tell_done, daemon=True)
+    def at_once(do: Callable[[], object]) -> tuple[object, bool]:
+        at.value += 1
+        done = do()
+        wait_for(ended, at.value)
+        return done, bool(told.value)
+
+    child = fork().Process(target=tell, daemon=True)
     child.start()
-    for number in range(1, rounds + 1):
-        tasks.put(None)
-        tasks.get(timeout=30)
-        before = told.value
-        at.value = number
-        try:
-            tasks.task_done()
-            ours = 1
-        except ValueError:
-            ours = 0
-        wait_for(lambda number=number: told.value + refused.value == number)
-        assert told.value - before + ours == 1
-        assert tasks.join(0)
-    child.join()
+    try:
+        yield at_once
+    finally:
+        child.kill()
+        child.join()
 
 
 @pytest.mark.parametrize("receivers", ["one", "many", "of multiprocessing"])

@@ -1094,6 +1094,71 @@ def told_at_once(tasks: bytepath.JoinableQueue) -> Iterator[Callable[[Callable[[
         child.join()
 
 
+def look_through_all_accounts(tasks: bytepath.JoinableQueue, ours: int) -> None:
+    """As where 4096 processes have put, of which this one is the first or the last: who looks how much is inside takes
+    as long as for something else to happen before, or behind, it has seen what this one has put."""
+    most, first, used, words = 4096, 80, 51, 4
+    with mmap.mmap(tasks._board.fileno(), (first + most * words) * 8) as board:
+        struct.pack_into("<Q", board, used * 8, most)
+        for at in range(most):
+            if at != ours:
+                struct.pack_into("<3Q", board, (first + at * words) * 8, 1, 1 << 48, 1)
+
+
+def test_an_object_is_told_to_be_done_while_it_is_being_got():
+    tasks = bytepath.JoinableQueue()
+    look_through_all_accounts(tasks, 4095)
+    with told_at_once(tasks) as others:
+        for number in range(300):
+            tasks.put(number)
+            assert others(lambda: tasks.get(timeout=30)) == (number, True)
+            assert tasks.join(0) and not is_told_done(tasks)
+
+
+def test_what_was_told_to_be_done_of_what_was_not_put_is_not_counted_against_what_comes():
+    tasks = bytepath.JoinableQueue(capacity=1 << 20)
+    look_through_all_accounts(tasks, 0)
+    large = np.zeros(1 << 20, np.uint8)
+    tasks.put(large)
+    # As long as it is there, there is no memory for another one.
+    held = tasks.get(timeout=30)
+    tasks.task_done()
+
+    def put_in_vain() -> None:
+        for _ in range(20):
+            with pytest.raises(queues.Full):
+                tasks.put_nowait(large)
+
+    with told_at_once(tasks) as others:
+        for number in range(300):
+            others(put_in_vain)
+            tasks.put(number)
+            assert not tasks.join(0)
+            assert tasks.get(timeout=30) == number
+            tasks.task_done()
+            assert tasks.join(0)
+    del held
+
+
+def test_what_a_killed_process_was_putting_is_not_counted_against_what_comes():
+    tasks = bytepath.JoinableQueue(maxsize=2, capacity=1 << 20)
+    child = fork().Process(target=put_arrays_of_a_mebibyte, args=(tasks,))
+    child.start()
+    wait_until(lambda: tasks.qsize() == 2)
+    for _ in range(2):
+        tasks.task_done()
+    assert tasks.join(0)
+    child.kill()
+    child.join()
+    tasks.put("more", timeout=30)
+    assert not tasks.join(0)
+
+
+def put_arrays_of_a_mebibyte(queue: bytepath.Queue) -> None:
+    while True:
+        queue.put(np.zeros(1 << 20, np.uint8))
+
+
 @pytest.mark.parametrize("receivers", ["one", "many", "of multiprocessing"])
 def test_an_object_may_be_told_to_be_done_before_it_is_got(receivers):
     if receivers == "of multiprocessing":

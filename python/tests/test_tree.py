@@ -431,6 +431,13 @@ def test_a_tree_is_copied_as_it_was_into_a_directory_of_it_that_is_there(command
         assert set(names_under(tree / "copy")) == before
 
 
+def test_a_tree_is_copied_into_itself_where_links_to_nothing_are_left_out(command, tree):
+    before = set(names_under(tree))
+    (tree / "dangling").symlink_to("nowhere")
+    bytepath.copytree(tree, tree / "copy", ignore_dangling_symlinks=True)
+    assert set(names_under(tree / "copy")) == before
+
+
 def test_special_files_are_made_in_the_copy(command, tmp_path):
     (tmp_path / "tree").mkdir()
     os.mkfifo(tmp_path / "tree" / "fifo")

@@ -1124,14 +1124,15 @@ def test_what_was_told_to_be_done_of_what_was_not_put_is_not_counted_against_wha
     held = tasks.get(timeout=30)
     tasks.task_done()
 
-    def put_in_vain() -> None:
-        for _ in range(20):
+    def put_in_vain(times: int) -> None:
+        for _ in range(times):
             with pytest.raises(queues.Full):
                 tasks.put_nowait(large)
 
     with told_at_once(tasks) as others:
-        for number in range(300):
-            others(put_in_vain)
+        for number in range(500):
+            # Of those that may be told to be done, one is to be the last.
+            others(lambda times=number % 20 + 1: put_in_vain(times))
             tasks.put(number)
             assert not tasks.join(0)
             assert tasks.get(timeout=30) == number

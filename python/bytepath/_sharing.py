@@ -27,7 +27,7 @@ RING_BYTES_MOST = 64 << 20
 CAPACITY = 256 << 20
 # Between two looks of an event loop at what no descriptor tells.
 MOMENT_S = 0.002
-# A task that finds something each time lets the others of its event loop run after so long.
+# A task that finds something each time lets the others of its event loop run after so long, or twice as long.
 _TURN_S = 0.005
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -175,8 +175,10 @@ class Readers:
         # A task that nobody knows of any more ends, and so is removed, wherever Python collects it: also in the
         # middle of what is below.
         self._lock = RLock()
-        # When a task that looks again is to `let_others_run` first, by `monotonic`.
+        # When a task that looks is to `let_others_run` first, by `monotonic`, and whether its loop has not run since the
+        # turn began that ends then.
         self.turn_ends = 0.0
+        self._in_turn = False
 
     def count(self) -> int:
         """How many tasks wait."""
@@ -209,11 +211,19 @@ class Readers:
 
     async def let_others_run(self) -> None:
         """What is there is had without waiting: where there is always something, no other task would run, nor a timeout
-        end this one. It may be cancelled here, and so has taken nothing yet."""
+        end this one. It may be cancelled here, and so has taken nothing yet. Where they have run it does not wait, for who
+        looks for no time is to find what is there."""
         import asyncio
 
-        await asyncio.sleep(0)
+        if self._in_turn:
+            self._in_turn = False
+            await asyncio.sleep(0)
+        self._in_turn = True
         self.turn_ends = monotonic() + _TURN_S
+        asyncio.get_running_loop().call_soon(self._others_ran)
+
+    def _others_ran(self) -> None:
+        self._in_turn = False
 
     def looked(self, end: Any, look: Callable[..., Any], *arguments: Any) -> Any:
         """What a look at an end finds. Whoever looks may have taken the wake-up of those who wait, and takes back

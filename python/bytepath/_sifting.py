@@ -16,8 +16,8 @@ Ignore = Callable[[str, list[str]], Iterable[str]]
 class Sifted:
     """A tree as it is to be copied; names are relative to its top."""
 
-    #: Directories that something somewhere within is left out of, or that the destination is in, each before those within
-    #: it; none where the tree is copied whole.
+    #: Directories that something somewhere within is left out of, or that the destination is in, or that are in the
+    #: destination, each before those within it; none where the tree is copied whole.
     folders: list[str] = field(default_factory=list)
     #: What of them is copied, whole: files, links, and directories that nothing is left out of. In each list
     #: no two are the same, as they are where links lead to one directory: `cp` takes only the first of these.
@@ -31,7 +31,7 @@ def sift(source: str, destination: str, ignore: Ignore | None, symlinks: bool, i
     What cannot be listed is a part: copying it will say why.
     """
     walk = _Walk(ignore, symlinks, ignore_dangling and not symlinks)
-    walk.take_apart(Path(os.path.realpath(destination)).parents)
+    walk.take_apart(Path(os.path.realpath(destination)))
     walk.is_whole(source, "", frozenset())
     # A name is shorter than those that begin with it, and so comes first.
     walk.sifted.folders.sort()
@@ -43,14 +43,20 @@ class _Walk:
         self._ignore, self._symlinks, self._ignore_dangling = ignore, symlinks, ignore_dangling
         self.sifted = Sifted()
         self._met: dict[tuple[int, int], int] = {}
+        # The directories above the destination, and that itself, if it is there.
         self._apart: set[tuple[int, int]] = set()
+        self._destination: tuple[int, int] | None = None
 
-    def take_apart(self, folders: Iterable[Path]) -> None:
-        """Has these, as far as they are there, not be copied whole: what is made in them meanwhile is none of the tree."""
-        for folder in folders:
+    def take_apart(self, destination: Path) -> None:
+        """Has no directory be copied whole that this is in, or that is in this: what is made there meanwhile is none of the
+        tree."""
+        for folder in destination.parents:
             with suppress(OSError):
                 here = os.stat(folder)
                 self._apart.add((here.st_dev, here.st_ino))
+        with suppress(OSError):
+            here = os.stat(destination)
+            self._destination = (here.st_dev, here.st_ino)
 
     def is_whole(self, folder: str, below: str, above: frozenset[tuple[int, int]]) -> bool:
         """Whether nothing is left out of this directory; else its parts have been taken note of."""
@@ -68,7 +74,8 @@ class _Walk:
         if self._ignore is not None:
             left_out.update(self._ignore(folder, [entry.name for entry in entries]))
         kept = [e for e in entries if e.name not in left_out and not self._dangles(e)]
-        whole = len(kept) == len(entries) and (here.st_dev, here.st_ino) not in self._apart
+        is_apart = (here.st_dev, here.st_ino) in self._apart or self._destination in above
+        whole = len(kept) == len(entries) and not is_apart
         parts = []
         for entry in kept:
             inside = os.path.join(below, entry.name)

@@ -96,11 +96,12 @@ def copytree(
         return each.copytree(source, destination, ignore_dangling_symlinks, dirs_exist_ok)
     # Where it is missing, that is said before anything is made.
     program()
-    if ignore is None and _is_within(destination, source):
+    asked = ignore is not None or ignore_dangling_symlinks
+    if not asked and _is_within(destination, source):
         text = f"cannot copy a directory, {source!r}, into itself, {destination!r}"
         raise _error([_as_told(OSError(errno.EINVAL, text), source, destination)])
     sifted = Sifted()
-    if ignore is not None or ignore_dangling_symlinks:
+    if asked:
         sifted = sift(source, destination, ignore, symlinks, ignore_dangling_symlinks)
     # Here, so that what it raises is what shutil's raises. The command gives it the mode of the source at the end.
     os.makedirs(destination, 0o700, exist_ok=dirs_exist_ok)

@@ -531,7 +531,7 @@ def test_other_tasks_run_while_there_is_always_something(monkeypatch, way):
         look, left = lambda: queue.put_async("more"), lambda: queue.get(timeout=LONG_S)
     else:
         look, left = lambda: here.aio.send("more"), lambda: there.recv(LONG_S)
-    for value in range(11):
+    for value in range(12):
         (here.send if way in ("recv", "send") else queue.put)(value)
 
     async def main() -> None:
@@ -547,8 +547,13 @@ def test_other_tasks_run_while_there_is_always_something(monkeypatch, way):
         for _ in range(10):
             await look()
         assert ran >= 9
-        # One that is cancelled while they run has taken, and put, nothing.
-        cancelled = asyncio.ensure_future(look())
+
+        async def look_twice() -> None:
+            await look()
+            await look()
+
+        # One that is cancelled while they run has taken, and put, nothing the second time.
+        cancelled = asyncio.ensure_future(look_twice())
         await asyncio.sleep(0)
         cancelled.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -558,7 +563,34 @@ def test_other_tasks_run_while_there_is_always_something(monkeypatch, way):
 
     asyncio.run(main())
     if way.split()[0] in ("get", "recv"):
-        assert left() == 10
+        assert left() == 11
     else:
-        assert [left() for _ in range(21)] == [*range(11), *["more"] * 10]
+        assert [left() for _ in range(23)] == [*range(12), *["more"] * 11]
         assert queue.empty() and not there.poll()
+
+
+@pytest.mark.parametrize("way", ["get", "get of many", "recv", "put", "put of many", "send"])
+def test_a_look_for_no_time_finds_what_is_there_however_long_after_the_last_one(monkeypatch, way):
+    # Each look is a turn, and long over at the next one.
+    monkeypatch.setattr(_sharing, "_TURN_S", -1.0)
+    queue = bytepath.Queue(receivers="many" if way.endswith("many") else "one")
+    here, there = bytepath.Channel.pair()
+    ways = {"get": queue.get_async, "recv": there.aio.recv, "put": lambda: queue.put_async("more")}
+    look = ways.get(way.split()[0], lambda: here.aio.send("more"))
+    for value in range(20):
+        queue.put(value)
+        here.send(value)
+
+    async def main() -> list[object]:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        found = []
+        for _ in range(20):
+            # As asyncio.timeout(0) does it.
+            timeout = loop.call_soon(task.cancel)
+            found.append(await look())
+            timeout.cancel()
+            await asyncio.sleep(0)
+        return found
+
+    found = asyncio.run(main())
+    assert found == ([*range(20)] if way.split()[0] in ("get", "recv") else [None] * 20)

@@ -1023,41 +1023,141 @@ def test_a_queue_whose_sender_was_killed_is_empty_once_all_is_got():
     assert queue.get(timeout=30) == 3 and queue.empty()
 
 
+def test_a_queue_is_not_empty_where_another_put_before_a_death_was_told_of():
+    queue = bytepath.Queue()
+    killed = fork().Process(target=work.put_then_die, args=(queue, 1))
+    killed.start()
+    killed.join()
+    assert queue.get(timeout=30)[0] == 0
+    wait_until(queue.watch)
+    assert queue.empty()
+    other = fork().Process(target=work.put_one, args=(queue,))
+    other.start()
+    other.join()
+    assert queue.qsize() == 1 and not queue.empty()
+    assert queue.get(timeout=30) == 1
+    with pytest.raises(bytepath.PeerGone):
+        queue.get(timeout=30)
+
+
 @pytest.mark.parametrize("receivers", ["one", "many"])
 def test_one_object_is_told_to_be_done_once_by_whoever_of_two_processes_is_first(receivers):
-    tasks, rounds = bytepath.JoinableQueue(receivers=receivers), 3000
-    # The round that is on, and how many times something was told and refused in the other process.
-    at, told, refused = (fork().RawValue("i", 0) for _ in range(3))
+    tasks = bytepath.JoinableQueue(receivers=receivers)
+    with told_at_once(tasks) as others:
+        for _ in range(300):
+            tasks.put(None)
+            tasks.get(timeout=30)
+            told = others(lambda: is_told_done(tasks))
+            assert sorted(told) == [False, True]
+            assert tasks.join(0)
 
-    def wait_for(is_so: Callable[[], bool]) -> None:
-        while not is_so():
+
+def is_told_done(tasks: bytepath.JoinableQueue) -> bool:
+    try:
+        tasks.task_done()
+    except ValueError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def told_at_once(tasks: bytepath.JoinableQueue) -> Iterator[Callable[[Callable[[], object]], tuple[object, bool]]]:
+    """What is yielded does something while another process tells that something is done; it gives what that returned,
+    and whether it was told."""
+    # The round that is on, the last that was told or refused, and which of both.
+    at, ended, told = (fork().RawValue("i", 0) for _ in range(3))
+
+    def wait_for(word: object, number: int) -> None:
+        deadline = time.monotonic() + 30
+        while word.value != number:
+            assert time.monotonic() < deadline, "the other process does not go on"
             os.sched_yield()
 
-    def tell_done() -> None:
-        for number in range(1, rounds + 1):
-            wait_for(lambda number=number: at.value == number)
-            try:
-                tasks.task_done()
-                told.value += 1
-            except ValueError:
-                refused.value += 1
+    def tell() -> None:
+        for number in itertools.count(1):
+            wait_for(at, number)
+            told.value = is_told_done(tasks)
+            ended.value = number
 
-    child = fork().Process(target=tell_done, daemon=True)
+    def at_once(do: Callable[[], object]) -> tuple[object, bool]:
+        at.value += 1
+        done = do()
+        wait_for(ended, at.value)
+        return done, bool(told.value)
+
+    child = fork().Process(target=tell, daemon=True)
     child.start()
-    for number in range(1, rounds + 1):
-        tasks.put(None)
-        tasks.get(timeout=30)
-        before = told.value
-        at.value = number
-        try:
+    try:
+        yield at_once
+    finally:
+        child.kill()
+        child.join()
+
+
+def look_through_all_accounts(tasks: bytepath.JoinableQueue, ours: int) -> None:
+    """As where 4096 processes have put, of which this one is the first or the last: who looks how much is inside takes
+    as long as for something else to happen before, or behind, it has seen what this one has put."""
+    most, first, used, words = 4096, 80, 51, 4
+    with mmap.mmap(tasks._board.fileno(), (first + most * words) * 8) as board:
+        struct.pack_into("<Q", board, used * 8, most)
+        for at in range(most):
+            if at != ours:
+                struct.pack_into("<3Q", board, (first + at * words) * 8, 1, 1 << 48, 1)
+
+
+def test_an_object_is_told_to_be_done_while_it_is_being_got():
+    tasks = bytepath.JoinableQueue()
+    look_through_all_accounts(tasks, 4095)
+    with told_at_once(tasks) as others:
+        for number in range(300):
+            tasks.put(number)
+            assert others(lambda: tasks.get(timeout=30)) == (number, True)
+            assert tasks.join(0) and not is_told_done(tasks)
+
+
+def test_what_was_told_to_be_done_of_what_was_not_put_is_not_counted_against_what_comes():
+    tasks = bytepath.JoinableQueue(capacity=1 << 20)
+    look_through_all_accounts(tasks, 0)
+    large = np.zeros(1 << 20, np.uint8)
+    tasks.put(large)
+    # As long as it is there, there is no memory for another one.
+    held = tasks.get(timeout=30)
+    tasks.task_done()
+
+    def put_in_vain(times: int) -> None:
+        for _ in range(times):
+            with pytest.raises(queues.Full):
+                tasks.put_nowait(large)
+
+    with told_at_once(tasks) as others:
+        for number in range(500):
+            # Of those that may be told to be done, one is to be the last.
+            others(lambda times=number % 20 + 1: put_in_vain(times))
+            tasks.put(number)
+            assert not tasks.join(0)
+            assert tasks.get(timeout=30) == number
             tasks.task_done()
-            ours = 1
-        except ValueError:
-            ours = 0
-        wait_for(lambda number=number: told.value + refused.value == number)
-        assert told.value - before + ours == 1
-        assert tasks.join(0)
+            assert tasks.join(0)
+    del held
+
+
+def test_what_a_killed_process_was_putting_is_not_counted_against_what_comes():
+    tasks = bytepath.JoinableQueue(maxsize=2, capacity=1 << 20)
+    child = fork().Process(target=put_arrays_of_a_mebibyte, args=(tasks,))
+    child.start()
+    wait_until(lambda: tasks.qsize() == 2)
+    for _ in range(2):
+        tasks.task_done()
+    assert tasks.join(0)
+    child.kill()
     child.join()
+    tasks.put("more", timeout=30)
+    assert not tasks.join(0)
+
+
+def put_arrays_of_a_mebibyte(queue: bytepath.Queue) -> None:
+    while True:
+        queue.put(np.zeros(1 << 20, np.uint8))
 
 
 @pytest.mark.parametrize("receivers", ["one", "many", "of multiprocessing"])

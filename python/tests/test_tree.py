@@ -421,6 +421,23 @@ def test_what_is_made_in_a_tree_is_no_part_of_its_copy_where_nothing_is_left_out
         assert set(names_under(tree / destination)) == before
 
 
+def test_a_tree_is_copied_as_it_was_into_a_directory_of_it_that_is_there(command, tree):
+    for _ in range(3):
+        before = set(names_under(tree))
+        (tree / "new").write_bytes(b"new")
+        (tree / "deep" / f"new {len(before)}").write_bytes(b"new, too")
+        before |= {"new", f"deep/new {len(before)}"}
+        bytepath.copytree(tree, tree / "copy", ignore=lambda folder, names: (), dirs_exist_ok=True)
+        assert set(names_under(tree / "copy")) == before
+
+
+def test_a_tree_is_copied_into_itself_where_links_to_nothing_are_left_out(command, tree):
+    before = set(names_under(tree))
+    (tree / "dangling").symlink_to("nowhere")
+    bytepath.copytree(tree, tree / "copy", ignore_dangling_symlinks=True)
+    assert set(names_under(tree / "copy")) == before
+
+
 def test_special_files_are_made_in_the_copy(command, tmp_path):
     (tmp_path / "tree").mkdir()
     os.mkfifo(tmp_path / "tree" / "fifo")

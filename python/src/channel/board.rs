@@ -124,9 +124,10 @@ impl Board {
     pub(super) fn tell_done(&self) -> bool {
         // First, for who looks meanwhile.
         self.word(DONE).fetch_add(1, SeqCst);
-        let least = || -self.inside();
-        let told = |undone: u64| (undone as i64 > least()).then(|| undone.wrapping_sub(1));
-        let is_told = self.word(UNDONE).fetch_update(SeqCst, SeqCst, told).is_ok();
+        let told = |undone| (undone > 0 || undone > -self.inside()).then(|| undone - 1);
+        // What was inside may have been lost, or got, before that.
+        let taken_back = |undone| (undone < 0 && undone < -self.inside()).then(|| undone + 1);
+        let is_told = self.set_undone(told) && !self.set_undone(taken_back);
         self.signal(UNDONE).wake(u32::MAX);
         is_told
     }
@@ -191,13 +192,14 @@ impl Board {
     pub(super) fn has_put(&self, account: Account, sent: bool) {
         self.accounts().end_put(account, sent);
         if !sent {
-            self.has_fewer();
+            self.has_lost();
         }
     }
 
     pub(super) fn has_got(&self, account: Account) {
         self.accounts().take(account);
-        self.has_fewer();
+        // For a moment it was both inside and to be done, and may have been told twice to be.
+        self.has_lost();
     }
 
     /// This process receives what comes out of the ring.
@@ -285,10 +287,24 @@ impl Board {
 
     /// What was told to be done of what nobody gets any more is not counted against what comes.
     fn has_lost(&self) {
-        let least = -self.inside();
-        let settled = |undone: u64| ((undone as i64) < least).then_some(least as u64);
-        let _ = self.word(UNDONE).fetch_update(SeqCst, SeqCst, settled);
+        if self.undone() < 0 {
+            self.set_undone(|undone| Some(-self.inside()).filter(|&least| undone < least));
+        }
         self.has_fewer();
+    }
+
+    /// Whether it was to be another number, which it is then. Who gets changes it before what is inside: so what `to`
+    /// finds inside counts only where it is still the same afterwards.
+    fn set_undone(&self, to: impl Fn(i64) -> Option<i64>) -> bool {
+        let mut undone = self.undone();
+        loop {
+            let set = to(undone);
+            let (before, after) = (undone as u64, set.unwrap_or(undone) as u64);
+            match self.word(UNDONE).compare_exchange(before, after, SeqCst, SeqCst) {
+                Ok(_) => return set.is_some(),
+                Err(now) => undone = now as i64,
+            }
+        }
     }
 
     fn has_fewer(&self) {
@@ -328,7 +344,7 @@ impl Board {
     ) -> PyResult<bool> {
         while !is_enough() {
             if py.detach(|| self.accounts().forget_gone()) {
-                self.has_fewer();
+                self.has_lost();
             }
             if is_enough() {
                 break;

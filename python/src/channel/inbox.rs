@@ -381,14 +381,16 @@ impl State {
                     }
                 }
             }
-            if met || !self.lost.is_empty() {
+            if met {
                 break;
             }
             met = true;
             let before = self.lanes.len();
             let meeting = self.meet(events);
             if self.lanes.len() == before {
-                meeting?;
+                if self.lost.is_empty() {
+                    meeting?;
+                }
                 break;
             }
         }

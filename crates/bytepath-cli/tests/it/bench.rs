@@ -274,19 +274,15 @@ fn peers_run_between_the_ends_or_say_how_to_install_them() {
 #[test]
 fn ends_that_spin_are_not_begun_where_neither_would_ever_run() {
     // Where it is begun all the same, it never ends by itself.
-    let first_come = "timeout -s KILL 60 chrt -f 1 ";
-    if !installed("chrt") || !shell(&format!("{first_come}true")).status.success() {
+    let by = |policy: &str, line: &str| shell(&format!("timeout -s KILL 60 chrt {policy} {line}"));
+    if !installed("chrt") || !by("--fifo 1", "true").status.success() {
         return println!("skipped: it takes chrt, and the right to a real-time priority");
     }
     let arm = "vmsplice-splice-huge-spin@same-cpu";
     let line = format!("$bytepath {} --no-store --arms {arm}", SHORT.join(" "));
-    shell(&format!("{first_come}{line}")).refused(1, &[arm, "real-time priority", "chrt --other"]);
-    for others in ["", "-r", "-R -f"] {
-        let first = match others {
-            "" => String::new(),
-            _ => first_come.replace("-f", others),
-        };
-        let done = shell(&format!("{first}{line}"));
+    by("--fifo 1", &line).refused(1, &[arm, "real-time priority", "chrt --other"]);
+    for policy in ["--other 0", "--rr 1", "--reset-on-fork --fifo 1"] {
+        let done = by(policy, &line);
         // There may be none, or none at hand.
         if done.stderr.contains("huge pages") {
             return println!("skipped: {}", done.stderr);

@@ -19,8 +19,8 @@ use super::sizes::PipeSize;
 pub(super) use doing::Doing;
 use joining::Had;
 use placed::runs_on;
-use through::START_BYTES;
 pub(super) use through::Through;
+use through::{START_BYTES, START_MOVES_BYTES};
 
 /// Of more processes than this, the first are looked at.
 const LOOKED_AT_MAX: usize = 256;

@@ -660,6 +660,26 @@ fn a_loop_reads_and_writes_its_pipe_and_not_what_it_runs() {
     }
 }
 
+/// But one that moves something, and be it the last of several, is the end.
+#[test]
+fn what_a_subshell_runs_last_writes_its_pipe() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, vec![b'x'; 3_000_000]).expect("a file");
+    // What it writes is all there when it is looked at, and it is there until the end of the run.
+    let text = format!("(sleep 1.5; timeout 0.5 tail -c +1 -f {}; :) | wc -c", file.display());
+    for shell in ["dash", "bash"].into_iter().filter(|shell| installed(shell)) {
+        let told = told(&["--shell", &path_of(shell), &text]);
+        let pipe = &told["pipes"][0];
+        let stage = usize::try_from(pipe["from"].as_u64().expect("a place")).expect("small");
+        let command = told["stages"][stage]["command"].as_str().expect("text");
+        assert!(command.starts_with("tail"), "{shell}: {told}");
+        assert_eq!(pipe["other_writers"], 0, "{shell}: {told}");
+        let bytes = pipe["bytes"].as_u64().expect("it is known");
+        assert!((2_900_000..=3_100_000).contains(&bytes), "{shell}: {told}");
+    }
+}
+
 /// Nor of what their reader reads elsewhere, or as it starts.
 #[test]
 fn what_is_read_of_other_files_is_told_of_no_pipe() {

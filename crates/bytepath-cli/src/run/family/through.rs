@@ -20,6 +20,8 @@ pub(in crate::run) enum Through {
 
 /// What programs read when they start, at the most: some kilobytes.
 pub(super) const START_BYTES: u64 = 64 << 10;
+/// What tells nothing of who has an end of a pipe if it wrote (0), or read (1), no more.
+pub(super) const START_MOVES_BYTES: [u64; 2] = [0, START_BYTES];
 
 impl Family {
     /// What went through a pipe since it was there.
@@ -262,14 +264,12 @@ impl Member {
 impl Joint {
     /// How many others than the two that it joins had its ends, and wrote and read something.
     pub(in crate::run) fn others(&self) -> [usize; 2] {
-        let of = |end: usize, own: Pid, least: u64| {
-            let own = own.as_raw_nonzero().get();
-            let others =
-                self.moved[end].iter().filter(|(pid, bytes)| **pid != own && **bytes > least);
-            others.count()
+        let of = |end: usize, own: Pid| {
+            let (own, least) = (own.as_raw_nonzero().get(), START_MOVES_BYTES[end]);
+            let moved = self.moved[end].iter();
+            moved.filter(|(pid, bytes)| **pid != own && **bytes > least).count()
         };
-        // All read something as they start.
-        [of(0, self.writer, 0), of(1, self.reader, START_BYTES)]
+        [of(0, self.writer), of(1, self.reader)]
     }
 
     /// Of about so many bytes, and more that went through unseen: what certainly did.

@@ -193,6 +193,10 @@ fn functions_in_the_environment_are_none_of_a_shell_that_takes_none() {
         let done = run(bytepath(&words).env("BASH_FUNC_cat%%", "() { echo of bash; }"));
         assert_eq!(done.stdout, said, "{shell}: {done:?}");
         assert!(done.stderr.contains(mover), "{shell}: {done:?}");
+        // One of another name is in no mover's way.
+        let done = run(bytepath(&words).env("BASH_FUNC_module%%", "() { echo of bash; }"));
+        assert_eq!(done.stdout, "a\n", "{shell}: {done:?}");
+        assert!(done.stderr.contains("2  bytepath cat\n"), "{shell}: {done:?}");
     }
 }
 

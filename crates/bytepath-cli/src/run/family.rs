@@ -40,7 +40,7 @@ pub(super) struct Member {
     pub(super) now: Reading,
     before: Reading,
     pub(super) pipes: Vec<OpenPipe>,
-    /// Whether it was seen with a file open that it can write to, but for messages.
+    /// Whether it was seen with a file, device or socket open that it can write to, but for messages.
     writes_file: bool,
     has_children: bool,
     program: Option<(u64, u64)>,

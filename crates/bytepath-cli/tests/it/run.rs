@@ -642,6 +642,25 @@ fn what_is_spliced_out_of_a_pipe_is_what_was_written_to_it() {
     assert_eq!((&pipe["bytes"], &pipe["at_least"]), (&8_000_000.into(), &false.into()), "{told}");
 }
 
+/// Nor what its writer has written elsewhere.
+#[test]
+fn what_is_written_to_another_pipe_is_not_told_of_one_that_is_spliced() {
+    if !installed("pv") {
+        println!("skipped: pv is not installed");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let line = [b'x'; 99].iter().chain(b"\n").copied().collect::<Vec<_>>();
+    std::fs::write(at("file"), line.repeat(60_000)).expect("a file");
+    let [file, lines] = [at("file"), at("lines")];
+    let twice = format!("awk '{{print | \"wc -l > {lines}\"}} {{print}}' {file}");
+    let told = told(&[&format!("{twice} | pv -qL 12M > /dev/null")]);
+    let pipe = &told["pipes"][0];
+    assert!(pipe["bytes"].as_u64().is_none_or(|bytes| bytes <= 6_200_000), "{told}");
+    assert_eq!(std::fs::read_to_string(lines).expect("it is told").trim(), "60000");
+}
+
 /// What a loop runs inherits the ends of its pipes, and is none of them.
 #[test]
 fn a_loop_reads_and_writes_its_pipe_and_not_what_it_runs() {

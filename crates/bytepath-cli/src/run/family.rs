@@ -19,8 +19,8 @@ use super::sizes::PipeSize;
 pub(super) use doing::Doing;
 use joining::Had;
 use placed::runs_on;
-use through::START_BYTES;
 pub(super) use through::Through;
+use through::{START_BYTES, START_MOVES_BYTES};
 
 /// Of more processes than this, the first are looked at.
 const LOOKED_AT_MAX: usize = 256;
@@ -40,7 +40,7 @@ pub(super) struct Member {
     pub(super) now: Reading,
     before: Reading,
     pub(super) pipes: Vec<OpenPipe>,
-    /// Whether it was seen with a file open that it can write to, but for messages.
+    /// Whether it was seen with a file, device or socket open that it can write to, but for messages.
     writes_file: bool,
     has_children: bool,
     program: Option<(u64, u64)>,

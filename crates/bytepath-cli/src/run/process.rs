@@ -278,10 +278,12 @@ pub(super) fn sleeps_in(pid: Pid) -> Option<String> {
     (!place.is_empty() && place != "0").then_some(place)
 }
 
-/// The pipes that it has open, and whether it has a file open that it can write to, but for messages.
+/// The pipes that it has open, and whether it has a file, device or socket open that it can write to, but for
+/// messages.
 pub(super) fn open(pid: Pid) -> (Vec<OpenPipe>, bool) {
     /// Programs have their pipes among their first descriptors, and some have thousands.
     const LOOKED_AT_MAX: usize = 64;
+    const TERMINALS: [&str; 3] = ["/dev/tty", "/dev/pts/", "/dev/console"];
     let folder = path(pid, "fd");
     let open = fs::read_dir(&folder).into_iter().flatten().flatten().take(LOOKED_AT_MAX);
     let mut writes_file = false;
@@ -290,9 +292,13 @@ pub(super) fn open(pid: Pid) -> (Vec<OpenPipe>, bool) {
         // The link's own permissions tell how it was opened.
         let may = |mode| entry.metadata().is_ok_and(|link| link.mode() & mode != 0);
         let fd = entry.file_name().to_str()?.parse().ok()?;
-        let is_file = target.is_absolute() && !target.starts_with("/dev");
-        writes_file |= is_file && fd != 2 && may(0o200);
-        let number = target.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()?;
+        let name = target.to_string_lossy();
+        let begins = |before: &&str| name.starts_with(before);
+        let keeps = name != "/dev/null" && !TERMINALS.iter().any(begins);
+        let is_other = (target.is_absolute() && keeps) || name.starts_with("socket:[");
+        // A socket as input may always be written to.
+        writes_file |= is_other && ![0, 2].contains(&fd) && may(0o200);
+        let number = name.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()?;
         Some(OpenPipe { fd, number, is_read: may(0o400) })
     };
     let pipes = open.filter_map(pipe).collect();
@@ -373,5 +379,24 @@ mod tests {
         let (read, write) = (of(read.as_raw_fd()), of(write.as_raw_fd()));
         let (read, write) = (read.expect("it is open"), write.expect("it is open"));
         assert!(read.is_read && !write.is_read && read.number == write.number);
+    }
+
+    #[test]
+    fn what_is_written_elsewhere_goes_to_files_and_sockets_but_not_to_nothing_and_people() {
+        let writes = |to: File| {
+            let mut command = std::process::Command::new("sleep");
+            command.arg("60").stdin(std::process::Stdio::null()).stdout(to);
+            let mut child = command.spawn().expect("sleep");
+            let writes = open(Pid::from_child(&child)).1;
+            child.kill().expect("it lives");
+            child.wait().expect("it is ours");
+            writes
+        };
+        let socket = std::os::unix::net::UnixStream::pair().expect("a pair").0;
+        let named = |name: &Path| File::options().write(true).open(name).expect("it is there");
+        let kept = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file");
+        assert!(!writes(named(Path::new("/dev/null"))));
+        assert!(writes(File::from(std::os::fd::OwnedFd::from(socket))));
+        assert!(writes(named(kept.path())));
     }
 }

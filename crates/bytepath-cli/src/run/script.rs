@@ -327,8 +327,15 @@ impl Stage {
 
 /// Whether bash, also as `sh`, would know functions from the start, under names of programs; no other
 /// shell would.
-pub(super) fn functions_are_inherited() -> bool {
+fn functions_are_inherited() -> bool {
     std::env::vars_os().any(|(name, _)| name.as_bytes().starts_with(b"BASH_FUNC_"))
+}
+
+/// Whether it would know one of this name.
+pub(super) fn is_inherited_function(name: &str) -> bool {
+    // Some older ones end otherwise.
+    let is_set = |end: &&str| std::env::var_os(format!("BASH_FUNC_{name}{end}")).is_some();
+    ["%%", "()"].iter().any(is_set)
 }
 
 struct Reader<'a> {
@@ -520,8 +527,11 @@ impl Reader<'_> {
         if stage.program.is_none() {
             return Err("a stage has no program");
         }
-        let own = self.own.filter(|_| !(self.replaces_itself && functions_are_inherited()));
-        let own = own.zip(stage.mover_at());
+        let is_function = |at: &Range<usize>| {
+            str::from_utf8(&stage.text[at.clone()]).is_ok_and(is_inherited_function)
+        };
+        let mover = stage.mover_at().filter(|at| !(self.replaces_itself && is_function(at)));
+        let own = self.own.zip(mover);
         let is_own = own.is_some();
         let exec_at = if self.replaces_itself { None } else { stage.exec_at() };
         let exec: &[u8] = if self.replaces_itself { b"" } else { b"exec " };

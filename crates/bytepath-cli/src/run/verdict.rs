@@ -264,8 +264,8 @@ fn file_name(program: &str) -> &str {
 fn gains_by_own(ran: &Ran, stage: &RanStage) -> bool {
     let is_own = words(stage).contains(&"bytepath");
     let is_mover =
-        from_program(stage).next().is_some_and(|name| script::is_mover(OsStr::new(name)));
-    ran.whole.is_none() && !is_own && is_mover && !script::functions_are_inherited()
+        |name| script::is_mover(OsStr::new(name)) && !script::is_inherited_function(name);
+    ran.whole.is_none() && !is_own && from_program(stage).next().is_some_and(is_mover)
 }
 
 fn percent(share: f64) -> String {

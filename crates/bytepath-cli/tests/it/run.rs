@@ -193,6 +193,10 @@ fn functions_in_the_environment_are_none_of_a_shell_that_takes_none() {
         let done = run(bytepath(&words).env("BASH_FUNC_cat%%", "() { echo of bash; }"));
         assert_eq!(done.stdout, said, "{shell}: {done:?}");
         assert!(done.stderr.contains(mover), "{shell}: {done:?}");
+        // One of another name is in no mover's way.
+        let done = run(bytepath(&words).env("BASH_FUNC_module%%", "() { echo of bash; }"));
+        assert_eq!(done.stdout, "a\n", "{shell}: {done:?}");
+        assert!(done.stderr.contains("2  bytepath cat\n"), "{shell}: {done:?}");
     }
 }
 
@@ -638,6 +642,25 @@ fn what_is_spliced_out_of_a_pipe_is_what_was_written_to_it() {
     assert_eq!((&pipe["bytes"], &pipe["at_least"]), (&8_000_000.into(), &false.into()), "{told}");
 }
 
+/// Nor what its writer has written elsewhere.
+#[test]
+fn what_is_written_to_another_pipe_is_not_told_of_one_that_is_spliced() {
+    if !installed("pv") {
+        println!("skipped: pv is not installed");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let line = [b'x'; 99].iter().chain(b"\n").copied().collect::<Vec<_>>();
+    std::fs::write(at("file"), line.repeat(60_000)).expect("a file");
+    let [file, lines] = [at("file"), at("lines")];
+    let twice = format!("awk '{{print | \"wc -l > {lines}\"}} {{print}}' {file}");
+    let told = told(&[&format!("{twice} | pv -qL 12M > /dev/null")]);
+    let pipe = &told["pipes"][0];
+    assert!(pipe["bytes"].as_u64().is_none_or(|bytes| bytes <= 6_200_000), "{told}");
+    assert_eq!(std::fs::read_to_string(lines).expect("it is told").trim(), "60000");
+}
+
 /// What a loop runs inherits the ends of its pipes, and is none of them.
 #[test]
 fn a_loop_reads_and_writes_its_pipe_and_not_what_it_runs() {
@@ -657,6 +680,26 @@ fn a_loop_reads_and_writes_its_pipe_and_not_what_it_runs() {
             let bytes = pipe["bytes"].as_u64().expect("it is known");
             assert!(end == "to" || bytes <= 4_000_000, "{shell}: {told}");
         }
+    }
+}
+
+/// But one that moves something, and be it the last of several, is the end.
+#[test]
+fn what_a_subshell_runs_last_writes_its_pipe() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, vec![b'x'; 3_000_000]).expect("a file");
+    // What it writes is all there when it is looked at, and it is there until the end of the run.
+    let text = format!("(sleep 1.5; timeout 0.5 tail -c +1 -f {}; :) | wc -c", file.display());
+    for shell in ["dash", "bash"].into_iter().filter(|shell| installed(shell)) {
+        let told = told(&["--shell", &path_of(shell), &text]);
+        let pipe = &told["pipes"][0];
+        let stage = usize::try_from(pipe["from"].as_u64().expect("a place")).expect("small");
+        let command = told["stages"][stage]["command"].as_str().expect("text");
+        assert!(command.starts_with("tail"), "{shell}: {told}");
+        assert_eq!(pipe["other_writers"], 0, "{shell}: {told}");
+        let bytes = pipe["bytes"].as_u64().expect("it is known");
+        assert!((2_900_000..=3_100_000).contains(&bytes), "{shell}: {told}");
     }
 }
 

@@ -8,7 +8,7 @@ use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_getpipe_size;
 use rustix::process::Pid;
 
-use super::{Family, Joint, Member};
+use super::{Family, Joint, Member, START_MOVES_BYTES};
 use crate::run::process;
 use crate::run::sizes::PipeSize;
 
@@ -31,23 +31,23 @@ impl Family {
         let mut ends: BTreeMap<u64, [Vec<&Member>; 2]> = BTreeMap::new();
         let mut moved = Vec::new();
         for member in self.members.iter().filter(|member| member.alive) {
-            let works = !member.has_children && !self.is_shell(member);
             for pipe in &member.pipes {
                 let end = usize::from(pipe.is_read);
                 ends.entry(pipe.number).or_default()[end].push(member);
-                moved.extend(
-                    member
-                        .now
-                        .moved
-                        .filter(|_| works)
-                        .map(|bytes| (pipe.number, end, member.pid, bytes.of_end(end))),
-                );
+                let bytes = self.moved_by(member, end);
+                moved.extend(bytes.map(|bytes| (pipe.number, end, member.pid, bytes)));
             }
         }
         for (number, ends) in ends {
             let known = self.joints.get(&number);
             let had = [0, 1].map(|end| self.had(&ends[end], known.map(|joint| &joint.had[end])));
-            let worker = |end: usize| worker(&ends[end], &had[end]);
+            let worker = |end: usize| {
+                let moves = |member: &Member| {
+                    let is_of_file = end == 1 && member.names_file;
+                    !is_of_file && self.moved_by(member, end) > Some(START_MOVES_BYTES[end])
+                };
+                worker(&ends[end], &had[end], moves)
+            };
             let (Some(writer), Some(reader)) = (worker(0), worker(1)) else { continue };
             if writer != reader {
                 let joint = self.joints.entry(number).or_insert(Joint::new(writer, reader));
@@ -63,16 +63,23 @@ impl Family {
         }
     }
 
+    /// What it wrote (0), or read (1), if it does the work itself.
+    fn moved_by(&self, member: &Member, end: usize) -> Option<u64> {
+        let works = !member.has_children && !self.is_shell(member);
+        member.now.moved.filter(|_| works).map(|bytes| bytes.of_end(end))
+    }
+
     fn had(&self, holders: &[&Member], before: Option<&Had>) -> Had {
         let number = |pid: Pid| pid.as_raw_nonzero().get();
         let has_ended =
             |pid| !self.members.iter().any(|member| member.alive && number(member.pid) == pid);
         let before_of = |pid| before?.times.get(&pid).copied();
-        let pids = holders.iter().map(|holder| number(holder.pid));
+        let time = |holder: &Member| match before_of(number(holder.pid)) {
+            Some(before) => before + self.window,
+            None => self.window.min(holder.now.age),
+        };
         Had {
-            times: pids
-                .map(|pid| (pid, before_of(pid).unwrap_or_default() + self.window))
-                .collect(),
+            times: holders.iter().map(|holder| (number(holder.pid), time(holder))).collect(),
             outlived_others: before.is_some_and(|before| {
                 before.outlived_others || before.times.keys().any(|pid| has_ended(*pid))
             }),
@@ -144,15 +151,19 @@ impl Joint {
 }
 
 /// Who does the work of an end of a pipe, of those who have it: where others came with it and went, as what a
-/// loop runs, none that came for a moment.
-fn worker(holders: &[&Member], had: &Had) -> Option<Pid> {
+/// loop runs, none that came for a moment and has moved nothing.
+fn worker(holders: &[&Member], had: &Had, moves: impl Fn(&Member) -> bool) -> Option<Pid> {
     let longest = had.times.values().max().filter(|_| had.outlived_others);
     let time = |holder: &Member| had.times[&holder.pid.as_raw_nonzero().get()];
-    let stays = |holder: &&&Member| longest.is_none_or(|longest| time(holder) * 2 > *longest);
+    let stays = |holder: &Member| longest.is_none_or(|longest| time(holder) * 2 >= *longest);
     // Those below come later, and one without children does the work itself.
-    let worker = holders.iter().filter(stays).reduce(|before, holder| {
-        if before.has_children || !holder.has_children { holder } else { before }
-    });
+    let workers = holders.iter().filter(|holder| stays(holder) || moves(holder));
+    let worker =
+        workers.reduce(
+            |before, holder| {
+                if before.has_children || !holder.has_children { holder } else { before }
+            },
+        );
     worker.map(|worker| worker.pid)
 }
 
@@ -161,7 +172,10 @@ mod tests {
     use rustix::pipe::fcntl_setpipe_size;
     use rustix::process::getpid;
 
+    use bytepath::machine::CpuList;
+
     use super::*;
+    use crate::run::below::Below;
     use crate::run::process::Reading;
 
     #[test]
@@ -175,12 +189,36 @@ mod tests {
         let of = |shell_ms, child_ms, outlived_others| {
             let times = [(1, shell_ms), (2, child_ms)];
             let times = times.map(|(pid, ms)| (pid, Duration::from_millis(ms))).into();
-            worker(&[&shell, &child], &Had { times, outlived_others })
+            let had = Had { times, outlived_others };
+            [false, true]
+                .map(|moves| worker(&[&shell, &child], &had, |it| moves && it.pid == child.pid))
         };
-        assert_eq!(of(1000, 100, true), Some(pid(1)));
-        assert_eq!(of(150, 100, true), Some(pid(2)));
-        assert_eq!(of(1000, 100, false), Some(pid(2)), "it may have been started late");
-        assert_eq!(worker(&[], &Had::default()), None);
+        assert_eq!(of(1000, 100, true), [1, 2].map(|number| Some(pid(number))));
+        assert_eq!(of(150, 100, true), [Some(pid(2)); 2]);
+        assert_eq!(of(1000, 100, false), [Some(pid(2)); 2], "it may have been started late");
+        assert_eq!(worker(&[], &Had::default(), |_| true), None);
+    }
+
+    #[test]
+    fn who_is_new_had_an_end_for_no_longer_than_it_is_there() {
+        let ms = Duration::from_millis;
+        let reading = |age| Reading { age, ..Reading::of(getpid()).expect("ours") };
+        let (size, allowed) = (PipeSize::new(None), CpuList::default());
+        let mut family = Family::new(Below::default(), size, allowed, None);
+        family.window = ms(100);
+        let times = |before: Option<&Had>, age| {
+            family.had(&[&Member::new(getpid(), reading(age))], before).times.into_values().next()
+        };
+        let before =
+            Had { times: [(getpid().as_raw_nonzero().get(), ms(7))].into(), ..Had::default() };
+        for (before, age, time) in [
+            (None, ms(20), ms(20)),
+            (Some(&Had::default()), ms(20), ms(20)),
+            (None, ms(500), ms(100)),
+            (Some(&before), ms(500), ms(107)),
+        ] {
+            assert_eq!(times(before, age), Some(time));
+        }
     }
 
     #[test]

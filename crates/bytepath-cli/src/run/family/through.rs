@@ -1,9 +1,9 @@
 //! What went through each pipe, told by what its ends count of all that they read and write.
 
-use rustix::process::Pid;
+use rustix::process::{Pid, getpid};
 
 use super::{Family, Joint, Member};
-use crate::run::process::Moved;
+use crate::run::process::{self, Moved, OpenPipe};
 
 /// Bytes that went through a pipe, as far as that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub(in crate::run) enum Through {
 
 /// What programs read when they start, at the most: some kilobytes.
 pub(super) const START_BYTES: u64 = 64 << 10;
+/// What tells nothing of who has an end of a pipe if it wrote (0), or read (1), no more.
+pub(super) const START_MOVES_BYTES: [u64; 2] = [0, START_BYTES];
 
 impl Family {
     /// What went through a pipe since it was there.
@@ -139,6 +141,10 @@ impl Family {
             Through::About(read) if is_as_read && reader.is_some_and(splices) => {
                 let has_one_output = writer.is_some_and(Member::has_one_output);
                 match written.filter(|written| *written > read && has_one_output) {
+                    // It may have left so much in the pipe.
+                    Some(written) if written - read <= self.left_max(writer, reader).min(read) => {
+                        Through::About(read)
+                    }
                     Some(written) => Through::About(written),
                     None => Through::AtLeast(without_start(read)),
                 }
@@ -188,6 +194,14 @@ impl Family {
         }
     }
 
+    /// What the pipe between them can hold.
+    fn left_max(&self, writer: Option<&Member>, reader: Option<&Member>) -> u64 {
+        let ends = writer.zip(reader).map(|(writer, reader)| (writer.pid, reader.pid));
+        let joint = self.joints.values().find(|it| Some((it.writer, it.reader)) == ends);
+        let held = joint.map(|joint| joint.holds_bytes).filter(|bytes| *bytes > 0);
+        held.unwrap_or_else(|| self.size.each_of(1, 0)) as u64
+    }
+
     /// What it wrote to one of its files, at the most: who writes all to several files, or messages
     /// as well, writes no more to each than it read.
     fn passed_on(&self, member: &Member, moved: Moved) -> u64 {
@@ -231,7 +245,13 @@ impl Member {
 
     /// Whether all that it writes, but for messages, goes to its pipe, as far as was seen.
     fn has_one_output(&self) -> bool {
-        self.passes_on() || (!self.pipes.is_empty() && !self.writes_file)
+        // What we have there as well was handed down, as make does, and is nobody's output.
+        let ours = process::open(getpid()).0;
+        let outputs = self.ends(false).filter(|pipe| pipe.fd != 2 && !ours.contains(pipe));
+        let mut outputs = outputs.map(|pipe| pipe.number);
+        let first = outputs.next();
+        let is_one = first.is_some() && outputs.all(|number| Some(number) == first);
+        self.passes_on() || (is_one && !self.writes_file)
     }
 
     /// Whether it reads nothing but its input, and that is a pipe: one of these, without the name
@@ -247,10 +267,15 @@ impl Member {
         is_alone && self.pipes.iter().any(|pipe| pipe.is_read && pipe.fd == 0)
     }
 
-    /// A pipe of which it has both ends, as for its signals, is its own affair.
     fn reads_one_pipe(&self) -> bool {
-        let writes = |number| self.pipes.iter().any(|pipe| !pipe.is_read && pipe.number == number);
-        self.pipes.iter().filter(|pipe| pipe.is_read && !writes(pipe.number)).count() == 1
+        self.ends(true).count() == 1
+    }
+
+    /// A pipe of which it has both ends, as for its signals, is its own affair.
+    fn ends(&self, is_read: bool) -> impl Iterator<Item = &OpenPipe> {
+        let has_other =
+            move |number| self.pipes.iter().any(|it| it.number == number && it.is_read != is_read);
+        self.pipes.iter().filter(move |it| it.is_read == is_read && !has_other(it.number))
     }
 
     /// Whether it may have moved more than was last seen.
@@ -262,14 +287,12 @@ impl Member {
 impl Joint {
     /// How many others than the two that it joins had its ends, and wrote and read something.
     pub(in crate::run) fn others(&self) -> [usize; 2] {
-        let of = |end: usize, own: Pid, least: u64| {
-            let own = own.as_raw_nonzero().get();
-            let others =
-                self.moved[end].iter().filter(|(pid, bytes)| **pid != own && **bytes > least);
-            others.count()
+        let of = |end: usize, own: Pid| {
+            let (own, least) = (own.as_raw_nonzero().get(), START_MOVES_BYTES[end]);
+            let moved = self.moved[end].iter();
+            moved.filter(|(pid, bytes)| **pid != own && **bytes > least).count()
         };
-        // All read something as they start.
-        [of(0, self.writer, 0), of(1, self.reader, START_BYTES)]
+        [of(0, self.writer), of(1, self.reader)]
     }
 
     /// Of about so many bytes, and more that went through unseen: what certainly did.
@@ -341,12 +364,13 @@ fn agree((one, other): &(u64, u64)) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use bytepath::machine::CpuList;
-    use rustix::process::getpid;
 
     use super::*;
     use crate::run::below::Below;
-    use crate::run::process::{OpenPipe, Reading};
+    use crate::run::process::Reading;
     use crate::run::sizes::PipeSize;
 
     #[test]
@@ -625,5 +649,34 @@ mod tests {
         assert_eq!(of(["sort -T d", "pv -q"], 4 * mib), least);
         assert_eq!(of(["head f", "cat"], 4 * mib), Through::About(4 * mib));
         assert_eq!(of(["head f", "pv -q"], 40 * mib), Through::Agreed(40 * mib));
+        // It left the rest in the pipe.
+        assert_eq!(of(["yes", "pv -q"], 39 * mib), Through::About(39 * mib));
+        assert_eq!(of(["yes", "pv -q"], 38 * mib), Through::About(40 * mib));
+    }
+
+    #[test]
+    fn one_output_is_one_pipe_whatever_is_said_and_kept_beside_it() {
+        let ends = |ends: &[(u32, u64, bool)], writes_file| {
+            let pipes = ends.iter().map(|(fd, number, is_read)| OpenPipe {
+                fd: *fd,
+                number: *number,
+                is_read: *is_read,
+            });
+            let member = Member::new(getpid(), Reading::of(getpid()).expect("ours"));
+            Member { pipes: pipes.collect(), writes_file, ..member }.has_one_output()
+        };
+        let (input, output) = ((0, 7, true), (1, 8, false));
+        assert!(ends(&[input, output], false));
+        assert!(ends(&[output, (2, 9, false), (5, 8, false)], false));
+        assert!(ends(&[output, (5, 10, false), (6, 10, true)], false), "it tells itself");
+        assert!(!ends(&[output, (5, 10, false)], false));
+        let (_read, write) = rustix::pipe::pipe().expect("a pipe");
+        let ours = process::open(getpid()).0;
+        let inherited = ours.iter().find(|pipe| i64::from(pipe.fd) == i64::from(write.as_raw_fd()));
+        let inherited = inherited.expect("it is open");
+        assert!(ends(&[output, (inherited.fd, inherited.number, false)], false));
+        assert!(!ends(&[output], true));
+        assert!(!ends(&[input], false));
+        assert!(!ends(&[], false));
     }
 }

@@ -216,7 +216,7 @@ fn what_cannot_be_written_is_told_with_the_byte_reached() {
     shell("$bytepath gen zeros >/dev/full").refused(1, &["byte 0", "No space left"]);
     shell("$bytepath gen fizzbuzz >/dev/full").refused(1, &["byte 0", "No space left"]);
     let line = "cd $(mktemp -d); ulimit -f 100; $bytepath gen lines --bytes 9M >f; code=$?; \
-                wc -c <f; rm f; exit $code";
+                wc -c <f; rm -r \"$PWD\"; exit $code";
     let done = shell(line).refused(1, &["byte ", "File too large"]);
     let written = done.stdout.trim().to_owned();
     assert!(done.stderr.contains(&format!("byte {written} ")), "{done:?}");

@@ -18,7 +18,8 @@ use tempfile::TempDir;
 
 use crate::bench_devices::{Loop, Use};
 use crate::program::{
-    as_nobody, bytepath, entries, figure, installed, root, run, shell, spawned, text, until,
+    Done, as_nobody, bytepath, entries, figure, installed, may_mount, root, run, shell, spawned,
+    text, until,
 };
 
 /// As little as swaps at all; the figures mean nothing.
@@ -624,6 +625,16 @@ fn mariadb_does_sysbenchs_transactions_whatever_takes_its_pages() {
     yard.is_clean();
 }
 
+/// A small run in a folder that anybody may write to, behind these words of the shell.
+fn small_by(whom: &str) -> Done {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .expect("ours");
+    let dir = text(folder.path());
+    let words = SMALL.join(" ");
+    shell(&format!("cd {dir} && XDG_STATE_HOME={dir} {whom}$bytepath bench swap {words}"))
+}
+
 #[test]
 fn the_root_of_a_namespace_of_users_is_told_of_each_arm_what_it_takes() {
     let Some(nobody) = as_nobody() else { return };
@@ -631,21 +642,13 @@ fn the_root_of_a_namespace_of_users_is_told_of_each_arm_what_it_takes() {
     if !shell(&format!("{in_one}true")).status.success() {
         return println!("skipped: nobody may have no namespace of users here");
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
-        .expect("ours");
-    let dir = text(folder.path());
-    let line = format!(
-        "cd {dir} && XDG_STATE_HOME={dir} {in_one}$bytepath bench swap {}",
-        SMALL.join(" ")
-    );
-    shell(&line).refused(1, &["no arm can run here", "takes root"]);
+    small_by(&in_one).refused(1, &["no arm can run here", "takes root"]);
 }
 
 #[test]
 fn root_that_is_refused_the_file_that_runs_meet_at_is_told() {
-    if !(root() && installed("unshare") && installed("setpriv")) {
-        return println!("skipped: needs root, unshare and setpriv");
+    if !(may_mount() && installed("setpriv")) {
+        return println!("skipped: needs setpriv, and to mount");
     }
     let words = SMALL.join(" ");
     let lacks = "-dac_override,-dac_read_search,-sys_admin";
@@ -677,13 +680,5 @@ fn what_cannot_be_is_refused() {
     refused(&["--arms", "no-such"], "swap-file");
     refused(&["--time", "1s"], "--size");
     let Some(nobody) = as_nobody() else { return };
-    let folder = tempfile::tempdir().expect("a folder");
-    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
-        .expect("ours");
-    let dir = text(folder.path());
-    let line = format!(
-        "cd {dir} && XDG_STATE_HOME={dir} {nobody}$bytepath bench swap {}",
-        SMALL.join(" ")
-    );
-    shell(&line).refused(1, &["takes root", "cgroup"]);
+    small_by(&nobody).refused(1, &["takes root", "cgroup"]);
 }

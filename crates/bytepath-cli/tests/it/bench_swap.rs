@@ -632,7 +632,9 @@ fn small_by(whom: &str) -> Done {
         .expect("ours");
     let dir = text(folder.path());
     let words = SMALL.join(" ");
-    shell(&format!("cd {dir} && XDG_STATE_HOME={dir} {whom}$bytepath bench swap {words}"))
+    shell(&format!(
+        "cd {dir} && TMPDIR={dir} XDG_STATE_HOME={dir} {whom}$bytepath bench swap {words}"
+    ))
 }
 
 #[test]
@@ -680,5 +682,5 @@ fn what_cannot_be_is_refused() {
     refused(&["--arms", "no-such"], "swap-file");
     refused(&["--time", "1s"], "--size");
     let Some(nobody) = as_nobody() else { return };
-    small_by(&nobody).refused(1, &["takes root", "cgroup"]);
+    small_by(nobody).refused(1, &["takes root", "cgroup"]);
 }

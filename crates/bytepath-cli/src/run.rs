@@ -8,6 +8,7 @@
 
 mod below;
 mod family;
+mod listed;
 mod live;
 mod measured;
 mod placing;
@@ -477,7 +478,21 @@ impl Options {
 
 fn placer(allowed: &CpuList) -> Placer {
     let profile = usual_profile().ok();
-    Placer::new(told::neighbours(allowed), profile.as_ref().and_then(together_gives))
+    Placer::new(neighbours(allowed), profile.as_ref().and_then(together_gives))
+}
+
+/// CPUs in an order in which neighbours share what can be shared: the cores of a socket that share
+/// a cache one after the other, and only then their second threads.
+fn neighbours(allowed: &CpuList) -> Vec<usize> {
+    let topology = Machine::this().cpus();
+    let mut cpus: Vec<usize> = allowed.iter().collect();
+    cpus.sort_by_key(|&id| {
+        let cpu = topology.cpu(id);
+        let thread = cpu.and_then(|cpu| cpu.smt_siblings.iter().position(|sibling| sibling == id));
+        let cache = cpu.and_then(|cpu| cpu.caches.last()?.shared_by.first());
+        (thread, cpu.and_then(|cpu| cpu.package), cache, id)
+    });
+    cpus
 }
 
 /// What two ends of a pipe moved on one CPU, for each byte that they moved on two. Where others had

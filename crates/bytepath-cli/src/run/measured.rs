@@ -6,8 +6,8 @@ use bytepath_report::RanStage;
 use rustix::process::Pid;
 
 use super::family::{FIRST_KEPT, Family, Through};
+use super::listed::{self, Listed};
 use super::stages::{Stages, Started};
-use super::told::{self, Listed};
 use crate::metrics::{Figures, PipeFigures, StageFigures};
 
 /// What the last look saw.
@@ -37,7 +37,7 @@ impl Measured {
     pub(super) fn take(&self, family: &Family, stages: &Stages, is_whole: bool) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut kept.listed);
-        let (mut listed, mut pids) = told::listed(&stages.all, Some(family), is_whole, before);
+        let (mut listed, mut pids) = listed::listed(&stages.all, Some(family), is_whole, before);
         // Of more programs than this, the first are told: a loop may run thousands.
         listed.truncate(FIRST_KEPT);
         pids.truncate(FIRST_KEPT);
@@ -47,7 +47,7 @@ impl Measured {
             true => processes(pids, family, &kept.stages),
             false => started(&stages.all, listed, pids, family, &kept.stages),
         };
-        let place = |pid| told::place(pid, pids, family);
+        let place = |pid| listed::place(pid, pids, family);
         let (mut unknown, mut is_told_of_all, mut known) = (Vec::new(), true, Vec::new());
         // Stages with pipes of their own, whose bytes they count too.
         let mut inner = Vec::new();
@@ -139,7 +139,7 @@ fn started(
 ) -> Vec<StageFigures> {
     let mut cpu_s = vec![0.0; pids.len()];
     for member in &family.members {
-        if let Some(place) = told::place(member.pid, pids, family) {
+        if let Some(place) = listed::place(member.pid, pids, family) {
             cpu_s[place] += member.now.cpu_s();
         }
     }

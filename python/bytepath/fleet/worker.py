@@ -487,16 +487,14 @@ def profile(words: list[str]) -> Any:
     path = program()
     if path is None:
         raise FileNotFoundError("no program bytepath")
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "profile")
-        run = subprocess.run(
-            [path, "tune", "--show", *words, "--json", str(file)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PROFILE_S,
-        )  # fmt: skip
-        if run.returncode != 0:
-            first = run.stderr.decode(errors="replace").strip().splitlines() or ["without a word"]
-            raise ProgramError(f"exit code {run.returncode}: {first[0]}")
-        return json.loads(file.read_bytes())
+    run = subprocess.run(
+        [path, "tune", "--show", *words, "--json", "-"],
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=PROFILE_S,
+    )  # fmt: skip
+    if run.returncode != 0:
+        first = run.stderr.decode(errors="replace").strip().splitlines() or ["without a word"]
+        raise ProgramError(f"exit code {run.returncode}: {first[0]}")
+    return json.loads(run.stdout)
 
 
 def _await_turn(lock: int, turn: Turn) -> None:

@@ -108,8 +108,9 @@ fn identity_of(pid: u32, began: u64) -> u64 {
 
 /// The state of a process, and when it began.
 fn stat(pid: u32) -> std::io::Result<(u8, u64)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The second field is a name in brackets, which may hold anything.
+    let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
+    // The second field is a name in brackets, which may hold anything, and end in the middle of a letter.
+    let stat = String::from_utf8_lossy(&stat);
     let mut fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
     let state = fields.next().and_then(|state| state.bytes().next());
     let began = fields.nth(18).and_then(|began| began.parse().ok());

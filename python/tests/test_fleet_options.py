@@ -964,6 +964,28 @@ def test_compare_says_which_machine_was_in_one_run_alone(command, tmp_path):
     assert done.returncode == 1 and "fleet bench --json" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        # Keys and names of the base's machines, and of the other's: one was given the name of another.
+        (({"1": "x"}, {"1": "y", "2": "x"}), [("x", ""), ("x", "only in other")]),
+        (({"1": "x", "2": "y"}, {"1": "y"}), [("x", ""), ("y", "not in both runs")]),
+        # Two have one name, and were started anew.
+        (({"1": "x", "2": "x"}, {"3": "x"}), [("x", ""), ("x", "not in both runs")]),
+        (({"1": "x"}, {"2": "x"}), [("x", "")]),
+    ],
+)
+def test_compare_tells_of_each_machine_once_whatever_their_names(tmp_path, names, told):
+    for run, machines in zip(("base", "other"), names, strict=True):
+        record = {"schema": "bytepath.record/1", "arms": []}
+        found = [{"key": key, "name": name, "record": record} for key, name in machines.items()]
+        (tmp_path / run).write_text(json.dumps({"schema": "bytepath.fleet/1", "words": ["bench"], "machines": found}))
+    compare = [sys.executable, "-m", "bytepath.fleet", "compare", "base", "other", "--json", "-"]
+    environment = {**os.environ, "BYTEPATH_PROGRAM": shutil.which("true")}
+    done = subprocess.run(compare, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert [(one["name"], one["why"]) for one in json.loads(done.stdout)["machines"]] == told, done.stderr
+
+
 def test_compare_takes_options_anywhere_and_says_in_which_run_a_machine_failed(command, tmp_path):
     measure = [command, "bench", "cmd", "--blocks", "3", "true", "--json", "-"]
     made = subprocess.run(measure, capture_output=True, check=True)

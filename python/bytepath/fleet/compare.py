@@ -87,9 +87,9 @@ async def run(arguments: argparse.Namespace) -> int:
     program = worker.program()
     if program is None:
         raise FleetError("here is no program bytepath: install it, or set BYTEPATH_PROGRAM")
-    names = {machine["name"]: key for key, machine in other.items()}
     # A machine that was started anew has another key, and its name still.
-    matches = {key: other.get(key) or other.get(names.get(machine["name"], "")) for key, machine in base.items()}
+    names = {machine["name"]: machine for key, machine in other.items() if key not in base}
+    matches = {key: other.get(key) or names.pop(machine["name"], None) for key, machine in base.items()}
     _refuse(arguments, [(machine, matches[key]) for key, machine in base.items()])
     alone = "-" in (arguments.json, arguments.markdown)
     found = []
@@ -101,9 +101,9 @@ async def run(arguments: argparse.Namespace) -> int:
         if match is not None and not one["why"]:
             one.update(_compared(program, arguments, machine["record"], match["record"], alone))
         found.append(one)
-    known = {machine["name"] for machine in base.values()}
-    for machine in other.values():
-        if machine["key"] not in base and machine["name"] not in known:
+    known = {match["key"] for match in matches.values() if match is not None}
+    for key, machine in other.items():
+        if key not in known:
             why = f"only in {arguments.other}"
             found.append({"name": machine["name"], "code": 0, "why": why})
             if not alone:

@@ -1082,6 +1082,30 @@ def test_two_results_are_not_written_to_one_file_by_whatever_names(command, tmp_
     assert (tmp_path / "kept").read_text() == "kept" and not {"new", "copy"} & set(os.listdir(tmp_path))
 
 
+@pytest.fixture
+def runs(tmp_path):
+    """Two runs that can be compared, base and other, and what compares them."""
+    machine = {"name": "a", "key": "a", "record": {"schema": "bytepath.record/1", "arms": []}}
+    for run in ("base", "other"):
+        (tmp_path / run).write_text(json.dumps({"schema": "bytepath.fleet/1", "words": ["bench"], "machines": [machine]}))
+    return [sys.executable, "-m", "bytepath.fleet", "compare", "base", "other"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_comparison_that_is_interrupted_ends_at_once_with_what_it_began(tmp_path, runs, number):
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "compares").write_text("#!/bin/sh\necho $$ >begun.new; mv begun.new begun; exec sleep 100\n")
+    (tmp_path / "compares").chmod(0o755)
+    environment = {**os.environ, "BYTEPATH_PROGRAM": str(tmp_path / "compares"), "TMPDIR": str(tmp_path / "temporary")}
+    with subprocess.Popen(runs, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as fleet:
+        wait_until((tmp_path / "begun").exists)
+        fleet.send_signal(number)
+        _, said = fleet.communicate(timeout=60)
+    assert (fleet.returncode, said) == (128 + number, "bytepath fleet: interrupted\n")
+    assert not Path("/proc", (tmp_path / "begun").read_text().strip()).exists()
+    assert not os.listdir(tmp_path / "temporary")
+
+
 def test_a_comparison_that_is_killed_is_no_success(tmp_path):
     (tmp_path / "killed").write_text("#!/bin/sh\nkill -KILL $$\n")
     (tmp_path / "killed").chmod(0o755)

@@ -1,6 +1,7 @@
 """`bytepath fleet compare`: two runs of `fleet bench`, machine by machine, each pair judged by `bytepath compare`."""
 
 import argparse
+import asyncio
 import json
 import os
 import subprocess
@@ -99,7 +100,7 @@ async def run(arguments: argparse.Namespace) -> int:
         if not alone:
             files.show(files.printable(f"== {machine['name']}{': ' + one['why'] if one['why'] else ''}"))
         if match is not None and not one["why"]:
-            one.update(_compared(program, arguments, machine["record"], match["record"], alone))
+            one.update(await _compared(program, arguments, machine["record"], match["record"], alone))
         found.append(one)
     known = {match["key"] for match in matches.values() if match is not None}
     for key, machine in other.items():
@@ -143,7 +144,7 @@ def _refuse(arguments: argparse.Namespace, pairs: list[tuple[dict[str, Any], dic
         files.check(path)
 
 
-def _compared(
+async def _compared(
     program: str, arguments: argparse.Namespace, base: dict[str, Any], other: dict[str, Any], alone: bool
 ) -> dict[str, Any]:
     """The exit code of a comparison, and what is to be written of it."""
@@ -156,7 +157,7 @@ def _compared(
             words += [str(path), f"--called={os.fsencode(typed).decode(errors='replace')}"]
         written = {name: Path(folder, f"comparison.{name}") for name in ("json", "markdown") if getattr(arguments, name)}
         words += [f"--{name}={path}" for name, path in written.items()]
-        code = subprocess.run(words, stdout=subprocess.DEVNULL if alone else None).returncode
+        code = await _ended(await asyncio.create_subprocess_exec(*words, stdout=subprocess.DEVNULL if alone else None))
         # What failed has left an empty one.
         found = {name: path.read_text() for name, path in written.items() if path.exists()}
         return {
@@ -164,6 +165,16 @@ def _compared(
             "comparison": json.loads(found["json"]) if found.get("json") else None,
             "markdown": found.get("markdown") or None,
         }
+
+
+async def _ended(process: asyncio.subprocess.Process) -> int:
+    """The exit code of a process, which ends with who waits for it."""
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 def _write(arguments: argparse.Namespace, found: list[dict[str, Any]]) -> None:

@@ -1106,6 +1106,51 @@ def test_a_comparison_that_is_interrupted_ends_at_once_with_what_it_began(tmp_pa
     assert not os.listdir(tmp_path / "temporary")
 
 
+OPENS = {"x86_64": "257", "aarch64": "56"}
+"""The number of openat."""
+
+
+def results_to(fifo: str, command: str, runs: list[str]) -> tuple[list[str], dict[str, str]]:
+    """A command that writes its result there, and its environment."""
+    words = {
+        "compare": [*runs[3:], "--json", fifo],
+        "bench": ["--scheduler", "local:1", "bench", "--json", fifo, *"cmd --blocks 3 true".split()],
+    }
+    folder = str(Path(fifo).parent)
+    environment = {**os.environ, "XDG_STATE_HOME": folder, "XDG_RUNTIME_DIR": folder}
+    if command == "compare":
+        environment["BYTEPATH_PROGRAM"] = shutil.which("true")
+    return [*runs[:3], *words[command]], environment
+
+
+@pytest.mark.parametrize("name", ["compare", "bench"])
+def test_whoever_reads_a_fifo_gets_all_that_was_found(command, tmp_path, runs, name):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    what, environment = results_to(str(fifo), name, runs)
+    with (
+        subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE, text=True, preexec_fn=end_with_the_parent) as reader,  # noqa: PLW1509
+        subprocess.Popen(what, cwd=tmp_path, env=environment, preexec_fn=end_with_the_parent) as fleet,  # noqa: PLW1509
+    ):
+        assert json.loads(reader.communicate(timeout=60)[0])["machines"]
+        assert fleet.wait(timeout=60) == 0
+
+
+@pytest.mark.skipif(platform.machine() not in OPENS, reason="the number of openat is not known here")
+@pytest.mark.parametrize("name", ["compare", "bench"])
+def test_a_command_whose_fifo_nobody_reads_can_be_interrupted(command, tmp_path, runs, name):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    what, environment = results_to(str(fifo), name, runs)
+    with subprocess.Popen(what, cwd=tmp_path, env=environment, preexec_fn=end_with_the_parent) as fleet:  # noqa: PLW1509
+        try:
+            wait_until(lambda: Path(f"/proc/{fleet.pid}/syscall").read_text().split()[0] == OPENS[platform.machine()], 60)
+            fleet.send_signal(signal.SIGTERM)
+            assert fleet.wait(timeout=60) == 128 + signal.SIGTERM
+        finally:
+            fleet.kill()
+
+
 def test_a_comparison_that_is_killed_is_no_success(tmp_path):
     (tmp_path / "killed").write_text("#!/bin/sh\nkill -KILL $$\n")
     (tmp_path / "killed").chmod(0o755)

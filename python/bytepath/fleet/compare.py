@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import files, worker
+from . import files, signals, worker
 from .errors import FleetError, WrongUsage
 
 SCHEMA = "bytepath.record/1"
@@ -44,7 +44,8 @@ def add_to(commands: Any) -> None:
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        found = json.loads(path.read_text())
+        with signals.raised():
+            found = json.loads(path.read_text())
     except OSError as error:
         raise FleetError(f"cannot read {path}: {error.strerror}; {WRITES}") from error
     except (ValueError, RecursionError) as error:

@@ -24,6 +24,8 @@ const TOKEN: usize = 48;
 /// How often something was told to be done.
 const DONE: usize = 50;
 const ACCOUNTS_USED: usize = 51;
+/// How many have been put where no ring has an account.
+const PUT: usize = 52;
 /// Whose turn it is to look whether there is room for one more, and to count it.
 const TURN: usize = 64;
 const ACCOUNTS: usize = 80;
@@ -111,8 +113,9 @@ impl Board {
         }
     }
 
+    /// Of a queue that many get from: all that was ever put.
     fn inside(&self) -> i64 {
-        self.accounts().count()
+        self.accounts().count() + self.put()
     }
 
     /// Of what was got; below zero where more was told to be done.
@@ -140,7 +143,17 @@ impl Board {
 }
 
 impl Board {
-    /// Something is to be done that was got, or put where it is not counted as inside.
+    /// How many have been put where no ring has an account.
+    pub(super) fn put(&self) -> i64 {
+        self.count(PUT)
+    }
+
+    /// Now it is so many.
+    pub(super) fn set_put(&self, put: i64) {
+        self.word(PUT).store(put as u64, SeqCst);
+    }
+
+    /// Something is to be done that was got.
     pub(super) fn add_undone(&self) {
         self.word(UNDONE).fetch_add(1, SeqCst);
     }

@@ -28,7 +28,7 @@ use super::board::{Board, own_identity};
 use super::errors::{no_memory, os_error, raised, taken_fd};
 use super::given::objects_of_copy;
 use super::head::{Most, Plan};
-use super::signal::{Signal, Turn, Turns};
+use super::signal::{Signal, TURN_MAX, Turn, Turns, Words};
 use super::waiting::{Deadline, PyError};
 use crate::held::Passed;
 use crate::sys::buffer::LentBytes;
@@ -47,7 +47,7 @@ const MOMENT: Duration = Duration::from_millis(5);
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// Words, in cache lines of their own: whose turn it is, where messages begin and end, and what else is
-/// known of them. Behind each that is waited for are one that changes with it and one for how many wait.
+/// known of them.
 const TURN: usize = 0;
 const SPAN: usize = 16;
 const ROOM: usize = 32;
@@ -58,8 +58,6 @@ const TAKEN: usize = 51;
 /// Where messages end with the one that is being put, and how many have been put then.
 const NEXT_TO: usize = 52;
 const NEXT_PUT: usize = 53;
-const CHANGES: usize = 1;
-const WAITING: usize = 2;
 /// Bytes before the ring.
 const BEFORE: usize = 4096;
 
@@ -69,10 +67,6 @@ const PREFIX: usize = 3;
 /// Instead of a message: the next one is at the beginning of the ring.
 const ANEW: u64 = u64::MAX;
 
-/// Whoever would not wait waits for others' turns so long all the same.
-const TURN_MAX: Duration = Duration::from_millis(200);
-/// Sleeps last no longer, so that signals are seen.
-const SLICE: Duration = Duration::from_millis(50);
 /// The first who waits for a message stays awake for so long: waking another CPU may cost as much.
 const AWAKE: Duration = Duration::from_micros(50);
 const LOOKS: u32 = 32;
@@ -211,7 +205,7 @@ impl Pool {
             }
             py.check_signals()?;
             let has_changed = || self.span().load(SeqCst) != before;
-            py.detach(|| self.emptied().sleep(deadline.slice().min(SLICE), has_changed));
+            py.detach(|| self.emptied().sleep(deadline.slice(), has_changed));
         }
     }
 
@@ -252,7 +246,7 @@ impl Pool {
                 if !has_slept && self.filled().waiting.load(SeqCst) == 0 && awake(there, deadline) {
                     return;
                 }
-                self.filled().sleep(deadline.slice().min(SLICE), there);
+                self.filled().sleep(deadline.slice(), there);
             });
             has_slept = true;
         }
@@ -290,12 +284,11 @@ impl Pool {
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        &self.words.words()[index]
+        Words(&self.words).word(index)
     }
 
     fn signal(&self, index: usize) -> Signal<'_> {
-        let changes = self.words.half_word(index + CHANGES);
-        Signal { changes, waiting: self.word(index + WAITING) }
+        Words(&self.words).signal(index)
     }
 
     /// A message was put.
@@ -379,7 +372,7 @@ impl Pool {
         loop {
             self.check_open()?;
             let done = py.detach(|| {
-                let turns = Turns { whose: self.word(TURN), ends: self.signal(TURN) };
+                let turns = Words(&self.words).turns(TURN);
                 let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
                 let turn = match turns.begin(self.ours, last) {
                     Ok(turn) => turn,
@@ -408,11 +401,7 @@ impl Pool {
     }
 
     /// What is known of the messages, from themselves: who was killed may have been about to store it.
-    fn count_again(
-        &self,
-        ring: &mut SharedMemory,
-        board: Option<&Board>,
-    ) -> Result<(), PyError> {
+    fn count_again(&self, ring: &mut SharedMemory, board: Option<&Board>) -> Result<(), PyError> {
         self.count_put(board);
         let mut span = Span::of(self.span().load(SeqCst));
         let (mut count, mut block_bytes) = (0, 0);

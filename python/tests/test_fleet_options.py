@@ -1132,8 +1132,11 @@ def test_whoever_reads_a_fifo_gets_all_that_was_found(command, tmp_path, runs, n
         subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE, text=True, preexec_fn=end_with_the_parent) as reader,  # noqa: PLW1509
         subprocess.Popen(what, cwd=tmp_path, env=environment, preexec_fn=end_with_the_parent) as fleet,  # noqa: PLW1509
     ):
-        assert json.loads(reader.communicate(timeout=60)[0])["machines"]
-        assert fleet.wait(timeout=60) == 0
+        try:
+            assert json.loads(reader.communicate(timeout=60)[0])["machines"]
+            assert fleet.wait(timeout=60) == 0
+        finally:
+            fleet.kill()
 
 
 @pytest.mark.skipif(platform.machine() not in OPENS, reason="the number of openat is not known here")

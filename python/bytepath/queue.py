@@ -291,7 +291,7 @@ class Queue(Closing, Generic[_T]):
         timeout = timeout if block else 0.0
         if (pool := self._pool) is not None:
             self._check_open()
-            message = pool.receive(timeout)
+            message = pool.receive(timeout, self._counted_by())
         else:
             inbox = self._inbox or self._get_first()
             message = self._readers.looked(inbox, inbox.receive, timeout, self._counted_by())

@@ -963,6 +963,68 @@ def test_what_a_forked_process_has_inherited_is_not_written_to_while_it_lives():
     assert (there.recv(timeout=30) == 2).all()
 
 
+# What others have registered to be done before a fork comes after what the package does then, if they did so first.
+FORKS_THAT_OVERLAP = """
+import os
+import sys
+import threading
+
+forking, goes_on = threading.Event(), threading.Event()
+
+def before():
+    if not forking.is_set():
+        forking.set()
+        assert goes_on.wait(30)
+
+os.register_at_fork(before=before)
+
+import numpy as np
+import bytepath
+
+def fork():
+    global child
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0 if (view == 1).all() else 1)
+
+reader, writer = os.pipe()
+here, there = bytepath.Channel.pair(capacity=1 << 20)
+here.send(np.full(100_000, 1))
+if sys.argv[1] == "another fork":
+    view = there.recv(timeout=30)
+thread = threading.Thread(target=fork)
+thread.start()
+assert forking.wait(30)
+if sys.argv[1] == "another fork":
+    other = os.fork()
+    if other == 0:
+        os._exit(0)
+    assert os.waitpid(other, 0)[1] == 0
+else:
+    view = there.recv(timeout=30)
+goes_on.set()
+thread.join()
+del view
+try:
+    here.send(np.full(100_000, 2), timeout=0.1)
+    print("it is written to")
+except TimeoutError:
+    os.write(writer, b".")
+    assert os.waitpid(child, 0)[1] == 0
+    here.send(np.full(100_000, 2), timeout=30)
+    assert (there.recv(timeout=30) == 2).all()
+"""
+
+
+@pytest.mark.parametrize("meanwhile", ["another fork", "a message"])
+def test_what_a_forked_process_has_inherited_is_its_whatever_other_threads_did_meanwhile(meanwhile):
+    what = [sys.executable, "-W", "ignore", "-c", FORKS_THAT_OVERLAP, meanwhile]
+    done = subprocess.run(what, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize("way", ["get", "get_async"])
 def test_what_a_forked_process_had_is_the_senders_when_it_has_ended(way):
     queue = bytepath.Queue(capacity=1 << 20)
@@ -1141,6 +1203,19 @@ def test_a_program_that_has_only_received_ends_without_a_word(ends, tmp_path):
     (tmp_path / "program.py").write_text(ENDS_RECEIVING[ends])
     done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "sent\n", "")
+
+
+@pytest.mark.parametrize("receivers", ["one", "many"])
+def test_a_queue_works_where_the_name_of_the_process_ends_in_the_middle_of_a_letter(receivers, tmp_path):
+    # The kernel keeps 15 bytes of it.
+    script = tmp_path / "aaaaaaaaaaaaaaé.py"
+    script.write_text(
+        f"#!{sys.executable}\nimport bytepath\nqueue = bytepath.Queue(receivers={receivers!r})\nqueue.put(1)\n"
+        "print(queue.get(timeout=30), open('/proc/self/comm', 'rb').read())\n"
+    )
+    script.chmod(0o755)
+    done = subprocess.run([script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 b'aaaaaaaaaaaaaa\\xc3\\n'\n", "")
 
 
 def test_exceptions_that_are_not_there_are_told_as_that(monkeypatch):

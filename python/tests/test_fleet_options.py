@@ -964,6 +964,28 @@ def test_compare_says_which_machine_was_in_one_run_alone(command, tmp_path):
     assert done.returncode == 1 and "fleet bench --json" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        # Keys and names of the base's machines, and of the other's: one was given the name of another.
+        (({"1": "x"}, {"1": "y", "2": "x"}), [("x", ""), ("x", "only in other")]),
+        (({"1": "x", "2": "y"}, {"1": "y"}), [("x", ""), ("y", "not in both runs")]),
+        # Two have one name, and were started anew.
+        (({"1": "x", "2": "x"}, {"3": "x"}), [("x", ""), ("x", "not in both runs")]),
+        (({"1": "x"}, {"2": "x"}), [("x", "")]),
+    ],
+)
+def test_compare_tells_of_each_machine_once_whatever_their_names(tmp_path, names, told):
+    for run, machines in zip(("base", "other"), names, strict=True):
+        record = {"schema": "bytepath.record/1", "arms": []}
+        found = [{"key": key, "name": name, "record": record} for key, name in machines.items()]
+        (tmp_path / run).write_text(json.dumps({"schema": "bytepath.fleet/1", "words": ["bench"], "machines": found}))
+    compare = [sys.executable, "-m", "bytepath.fleet", "compare", "base", "other", "--json", "-"]
+    environment = {**os.environ, "BYTEPATH_PROGRAM": shutil.which("true")}
+    done = subprocess.run(compare, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert [(one["name"], one["why"]) for one in json.loads(done.stdout)["machines"]] == told, done.stderr
+
+
 def test_compare_takes_options_anywhere_and_says_in_which_run_a_machine_failed(command, tmp_path):
     measure = [command, "bench", "cmd", "--blocks", "3", "true", "--json", "-"]
     made = subprocess.run(measure, capture_output=True, check=True)
@@ -1058,6 +1080,78 @@ def test_two_results_are_not_written_to_one_file_by_whatever_names(command, tmp_
         done = on_this_machine(1, tmp_path, *words)
         assert done.returncode == 2 and "name the same file" in done.stderr, done
     assert (tmp_path / "kept").read_text() == "kept" and not {"new", "copy"} & set(os.listdir(tmp_path))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two runs that can be compared, base and other, and what compares them."""
+    machine = {"name": "a", "key": "a", "record": {"schema": "bytepath.record/1", "arms": []}}
+    for run in ("base", "other"):
+        (tmp_path / run).write_text(json.dumps({"schema": "bytepath.fleet/1", "words": ["bench"], "machines": [machine]}))
+    return [sys.executable, "-m", "bytepath.fleet", "compare", "base", "other"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_comparison_that_is_interrupted_ends_at_once_with_what_it_began(tmp_path, runs, number):
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "compares").write_text("#!/bin/sh\necho $$ >begun.new; mv begun.new begun; exec sleep 100\n")
+    (tmp_path / "compares").chmod(0o755)
+    environment = {**os.environ, "BYTEPATH_PROGRAM": str(tmp_path / "compares"), "TMPDIR": str(tmp_path / "temporary")}
+    with subprocess.Popen(runs, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as fleet:
+        wait_until((tmp_path / "begun").exists)
+        fleet.send_signal(number)
+        _, said = fleet.communicate(timeout=60)
+    assert (fleet.returncode, said) == (128 + number, "bytepath fleet: interrupted\n")
+    assert not Path("/proc", (tmp_path / "begun").read_text().strip()).exists()
+    assert not os.listdir(tmp_path / "temporary")
+
+
+OPENS = {"x86_64": "257", "aarch64": "56"}
+"""The number of openat."""
+
+
+def results_to(fifo: str, command: str, runs: list[str]) -> tuple[list[str], dict[str, str]]:
+    """A command that writes its result there, and its environment."""
+    words = {
+        "compare": [*runs[3:], "--json", fifo],
+        "bench": ["--scheduler", "local:1", "bench", "--json", fifo, *"cmd --blocks 3 true".split()],
+    }
+    folder = str(Path(fifo).parent)
+    environment = {**os.environ, "XDG_STATE_HOME": folder, "XDG_RUNTIME_DIR": folder}
+    if command == "compare":
+        environment["BYTEPATH_PROGRAM"] = shutil.which("true")
+    return [*runs[:3], *words[command]], environment
+
+
+@pytest.mark.parametrize("name", ["compare", "bench"])
+def test_whoever_reads_a_fifo_gets_all_that_was_found(command, tmp_path, runs, name):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    what, environment = results_to(str(fifo), name, runs)
+    with (
+        subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE, text=True, preexec_fn=end_with_the_parent) as reader,  # noqa: PLW1509
+        subprocess.Popen(what, cwd=tmp_path, env=environment, preexec_fn=end_with_the_parent) as fleet,  # noqa: PLW1509
+    ):
+        try:
+            assert json.loads(reader.communicate(timeout=60)[0])["machines"]
+            assert fleet.wait(timeout=60) == 0
+        finally:
+            fleet.kill()
+
+
+@pytest.mark.skipif(platform.machine() not in OPENS, reason="the number of openat is not known here")
+@pytest.mark.parametrize("name", ["compare", "bench"])
+def test_a_command_whose_fifo_nobody_reads_can_be_interrupted(command, tmp_path, runs, name):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    what, environment = results_to(str(fifo), name, runs)
+    with subprocess.Popen(what, cwd=tmp_path, env=environment, preexec_fn=end_with_the_parent) as fleet:  # noqa: PLW1509
+        try:
+            wait_until(lambda: Path(f"/proc/{fleet.pid}/syscall").read_text().split()[0] == OPENS[platform.machine()], 60)
+            fleet.send_signal(signal.SIGTERM)
+            assert fleet.wait(timeout=60) == 128 + signal.SIGTERM
+        finally:
+            fleet.kill()
 
 
 def test_a_comparison_that_is_killed_is_no_success(tmp_path):

@@ -9,6 +9,7 @@ import os
 import pickle
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -1092,6 +1093,24 @@ def test_a_run_that_is_none_or_damaged_is_told_of_and_how_one_is_made(tmp_path, 
     assert main(["compare", str(path), str(path)]) == 1
     told = capsys.readouterr().err
     assert f"bytepath fleet: {said.format(path=path)}" in told and "bench --json FILE" in told
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP])
+def test_what_a_terminal_sends_to_all_in_it_leaves_no_command_behind(tmp_path, number):
+    begun = tmp_path / "begun"
+    read = "while read -r name mask; do case $name in SigBlk:|SigIgn:) echo $name $mask;; esac; done </proc/$$/status"
+    words = ["sh", "-c", f"{read} >{tmp_path}/signs; echo $$ >{begun}.new; mv {begun}.new {begun}; exec sleep 100"]
+    guard = [sys.executable, "-I", str(Path(worker.__file__).with_name("guard.py")), *words]
+    with subprocess.Popen(guard, stdin=subprocess.PIPE) as process:
+        wait_until(begun.exists)
+        process.send_signal(number)
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    assert not Path("/proc", begun.read_text().strip()).exists()
+    # The command itself heeds them as ever.
+    masks = [int(line.split()[1], 16) for line in (tmp_path / "signs").read_text().splitlines()]
+    assert len(masks) == 2 and all(mask & 1 << number - 1 == 0 for mask in masks)
 
 
 @pytest.mark.parametrize("paths", [("", "copy"), ("source", "")])

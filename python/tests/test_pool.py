@@ -366,6 +366,47 @@ def test_who_is_killed_in_its_turn_is_followed_by_the_next_and_has_put_nothing()
     assert queue.empty()
 
 
+def die_while_putting(queue: bytepath.JoinableQueue, moment: str) -> None:
+    """As who is killed just before its object is put, or just before that is counted as to be done."""
+    if moment == "before it is counted":
+        queue.put("two")
+    memory, _, _ = queue._pool.filenos()
+    with mmap.mmap(memory, 4096) as words, mmap.mmap(queue._board.fileno(), 4096) as board:
+        began = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
+        struct.pack_into("Q", words, 0, os.getpid() << 32 | began & 0xFFFFFFFF)
+        if moment == "before it is counted":
+            assert struct.unpack_from("Q", board, 52 * 8) == (2,)
+            struct.pack_into("Q", board, 52 * 8, 1)
+        else:
+            ends = struct.unpack_from("Q", words, 16 * 8)[0] >> 32
+            struct.pack_into("QQ", words, 52 * 8, ends + 10, 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("follows", ["who puts", "who gets"])
+@pytest.mark.parametrize("moment", ["before it is put", "before it is counted"])
+def test_what_who_is_killed_in_its_turn_has_put_is_to_be_done_and_nothing_else(moment, follows):
+    queue = bytepath.JoinableQueue(receivers="many")
+    queue.put("one")
+    child = fork().Process(target=die_while_putting, args=(queue, moment))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    got = ["one", "two"] if moment == "before it is counted" else ["one"]
+    if follows == "who puts":
+        queue.put("three", timeout=10)
+        got.append("three")
+    assert [queue.get(timeout=10) for _ in got] == got and queue.empty()
+    for _ in got:
+        assert not queue.join(0)
+        queue.task_done()
+    assert queue.join(10)
+    with pytest.raises(ValueError, match="too many times"):
+        queue.task_done()
+    queue.put("four")
+    assert not queue.join(0)
+
+
 @contextlib.contextmanager
 def turn_of_another(queue: bytepath.Queue):
     """As while a process that was stopped in its turn has it: the one that began this one."""

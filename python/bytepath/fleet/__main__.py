@@ -8,13 +8,11 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
-from . import files, forks, metrics
+from . import files, forks, metrics, signals
 from .errors import FleetError, WrongUsage
-
-Command = Callable[[argparse.Namespace], Coroutine[Any, Any, int]]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -74,9 +72,9 @@ def _run(words: list[str] | None) -> int:
             "gets it"
         )
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, signals.Interrupted) as error:
         files.say("interrupted")
-        return 130
+        return 128 + (error.number if isinstance(error, signals.Interrupted) else signal.SIGINT)
 
 
 def _parsed(words: list[str] | None) -> argparse.Namespace:
@@ -115,15 +113,14 @@ async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
         caught.append(number)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
+    for number in signals.ENDING:
         asyncio.get_running_loop().add_signal_handler(number, cancel, number)
     try:
         return await task
     except asyncio.CancelledError:
         if not caught:
             raise
-        files.say("interrupted")
-        return 128 + caught[0]
+        raise signals.Interrupted(caught[0]) from None
 
 
 if __name__ == "__main__":

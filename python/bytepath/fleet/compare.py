@@ -1,6 +1,7 @@
 """`bytepath fleet compare`: two runs of `fleet bench`, machine by machine, each pair judged by `bytepath compare`."""
 
 import argparse
+import asyncio
 import json
 import os
 import subprocess
@@ -8,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import files, worker
+from . import files, signals, worker
 from .errors import FleetError, WrongUsage
 
 SCHEMA = "bytepath.record/1"
@@ -43,7 +44,8 @@ def add_to(commands: Any) -> None:
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        found = json.loads(path.read_text())
+        with signals.raised():
+            found = json.loads(path.read_text())
     except OSError as error:
         raise FleetError(f"cannot read {path}: {error.strerror}; {WRITES}") from error
     except (ValueError, RecursionError) as error:
@@ -87,9 +89,9 @@ async def run(arguments: argparse.Namespace) -> int:
     program = worker.program()
     if program is None:
         raise FleetError("here is no program bytepath: install it, or set BYTEPATH_PROGRAM")
-    names = {machine["name"]: key for key, machine in other.items()}
     # A machine that was started anew has another key, and its name still.
-    matches = {key: other.get(key) or other.get(names.get(machine["name"], "")) for key, machine in base.items()}
+    names = {machine["name"]: machine for key, machine in other.items() if key not in base}
+    matches = {key: other.get(key) or names.pop(machine["name"], None) for key, machine in base.items()}
     _refuse(arguments, [(machine, matches[key]) for key, machine in base.items()])
     alone = "-" in (arguments.json, arguments.markdown)
     found = []
@@ -99,11 +101,11 @@ async def run(arguments: argparse.Namespace) -> int:
         if not alone:
             files.show(files.printable(f"== {machine['name']}{': ' + one['why'] if one['why'] else ''}"))
         if match is not None and not one["why"]:
-            one.update(_compared(program, arguments, machine["record"], match["record"], alone))
+            one.update(await _compared(program, arguments, machine["record"], match["record"], alone))
         found.append(one)
-    known = {machine["name"] for machine in base.values()}
-    for machine in other.values():
-        if machine["key"] not in base and machine["name"] not in known:
+    known = {match["key"] for match in matches.values() if match is not None}
+    for key, machine in other.items():
+        if key not in known:
             why = f"only in {arguments.other}"
             found.append({"name": machine["name"], "code": 0, "why": why})
             if not alone:
@@ -143,7 +145,7 @@ def _refuse(arguments: argparse.Namespace, pairs: list[tuple[dict[str, Any], dic
         files.check(path)
 
 
-def _compared(
+async def _compared(
     program: str, arguments: argparse.Namespace, base: dict[str, Any], other: dict[str, Any], alone: bool
 ) -> dict[str, Any]:
     """The exit code of a comparison, and what is to be written of it."""
@@ -156,7 +158,7 @@ def _compared(
             words += [str(path), f"--called={os.fsencode(typed).decode(errors='replace')}"]
         written = {name: Path(folder, f"comparison.{name}") for name in ("json", "markdown") if getattr(arguments, name)}
         words += [f"--{name}={path}" for name, path in written.items()]
-        code = subprocess.run(words, stdout=subprocess.DEVNULL if alone else None).returncode
+        code = await _ended(await asyncio.create_subprocess_exec(*words, stdout=subprocess.DEVNULL if alone else None))
         # What failed has left an empty one.
         found = {name: path.read_text() for name, path in written.items() if path.exists()}
         return {
@@ -164,6 +166,16 @@ def _compared(
             "comparison": json.loads(found["json"]) if found.get("json") else None,
             "markdown": found.get("markdown") or None,
         }
+
+
+async def _ended(process: asyncio.subprocess.Process) -> int:
+    """The exit code of a process, which ends with who waits for it."""
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 def _write(arguments: argparse.Namespace, found: list[dict[str, Any]]) -> None:

@@ -12,6 +12,7 @@ import unicodedata
 from pathlib import Path
 from typing import TextIO
 
+from . import signals
 from .errors import FleetError, WrongUsage
 
 
@@ -25,6 +26,9 @@ def check(*paths: str | Path | None) -> None:
         if path is not None and str(path) != "-":
             try:
                 refuse_planted(path)
+                if _is_fifo(path) and os.access(path, os.W_OK):
+                    # Whoever reads there would take it for the end if it was opened, and closed again.
+                    continue
                 there = os.path.exists(path)
                 file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
                 if not there:
@@ -32,6 +36,12 @@ def check(*paths: str | Path | None) -> None:
                 os.close(file)
             except OSError as error:
                 raise _said(path, error) from error
+
+
+def _is_fifo(path: str | Path) -> bool:
+    with contextlib.suppress(OSError):
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    return False
 
 
 def check_folder(path: Path) -> None:
@@ -73,11 +83,16 @@ def _are_one(path: str, other: str) -> bool:
         return False
 
 
+@signals.raised()
 def write(path: str | Path, text: str) -> None:
-    """Writes a file."""
+    """Writes a file, which a signal ends: it may be a FIFO that nobody reads."""
+    left = memoryview(text.encode(errors="replace"))
     try:
         refuse_planted(path)
-        Path(path).write_text(text, encoding="utf-8", errors="replace")
+        # Closing it waits for nobody, as there is no buffer.
+        with open(path, "wb", buffering=0) as file:
+            while left:
+                left = left[file.write(left) :]
     except OSError as error:
         raise _said(path, error) from error
 
@@ -104,14 +119,19 @@ def tell(text: str | None, *kept: tuple[str | Path, str]) -> None:
             stack.callback(write, path, content)
 
 
+@signals.raised()
 def show(text: str) -> None:
-    """Writes to standard output. That its reader had enough of it is no error, nor that it has no sign for what is told."""
+    """Writes to standard output, which a signal ends. That its reader had enough of it is no error, nor that it has no sign
+    for what is told."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
         print(text, flush=True)
     except BrokenPipeError:
         _discard(sys.stdout)
+    except signals.Interrupted:
+        _discard(sys.stdout)
+        raise
     except OSError as error:
         _discard(sys.stdout)
         raise _said("standard output", error) from error

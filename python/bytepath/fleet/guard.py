@@ -12,8 +12,10 @@ GRACE_S = 10.0
 
 
 def main() -> int:
-    # Neither this nor whether it is blocked here, as by workers on the submitter's machine, is for the command.
-    signal.signal(signal.SIGINT, lambda *_: None)
+    # What a terminal sends is the starter's to answer, which then closes standard input. Neither this nor whether
+    # it is blocked here, as by workers on the submitter's machine, is for the command.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)
 

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bytepath import _program
 from bytepath._errors import ProgramError
@@ -122,9 +122,7 @@ class Engine:
         return answer
 
     def last_words(self) -> str:
-        size = self.said.seek(0, os.SEEK_END)
-        self.said.seek(max(0, size - SAID_BYTES))
-        return self.said.read().decode(errors="replace").strip() or "without a word"
+        return _end_of(self.said) or "without a word"
 
     def close(self) -> None:
         assert self.process.stdin and self.process.stdout
@@ -553,13 +551,14 @@ def _command(path: str, words: list[str], record: bool, turn: Turn) -> dict[str,
     with process.stdin, process.stdout:
         out = process.stdout.read()
         code = process.wait()
-    found: dict[str, Any] = {
-        "code": code,
-        "out": out.decode(errors="replace"),
-        "said": _end_of(said),
-        "began": began,
-        "seconds": time.time() - began,
-    }
+    with open(said, "rb") as written:
+        found: dict[str, Any] = {
+            "code": code,
+            "out": out.decode(errors="replace"),
+            "said": _end_of(written),
+            "began": began,
+            "seconds": time.time() - began,
+        }
     if record and os.path.exists(file) and os.path.getsize(file):
         with open(file) as opened:
             found["record"] = json.load(opened)
@@ -569,8 +568,7 @@ def _command(path: str, words: list[str], record: bool, turn: Turn) -> dict[str,
     return found
 
 
-def _end_of(path: str) -> str:
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - SAID_BYTES))
-        return file.read().decode(errors="replace").strip()
+def _end_of(file: IO[bytes]) -> str:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - SAID_BYTES))
+    return file.read().decode(errors="replace").strip()

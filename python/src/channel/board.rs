@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytepath::pages::{PageSize, SharedMemory};
 use pyo3::exceptions::PyOSError;
@@ -11,11 +11,11 @@ use pyo3::prelude::*;
 
 use super::accounts::{self, ACCOUNT_BYTES, Account, Accounts};
 use super::errors::{no_memory, ours, taken_fd};
-use super::signal::{Signal, Turns, identity, is_gone};
+use super::signal::{Signal, TURN_MAX, Words, identity, is_gone};
 use super::waiting::Deadline;
 use crate::held::Passed;
 
-/// Words: each that is waited for is followed by one that changes with it and by how many wait. Two are the token.
+/// Words, of which two are the token.
 /// Behind them are the accounts of the rings, and how many there have been.
 const RECEIVER: usize = 0;
 const INSIDE: usize = 16;
@@ -24,6 +24,8 @@ const TOKEN: usize = 48;
 /// How often something was told to be done.
 const DONE: usize = 50;
 const ACCOUNTS_USED: usize = 51;
+/// How many have been put where no ring has an account.
+const PUT: usize = 52;
 /// Whose turn it is to look whether there is room for one more, and to count it.
 const TURN: usize = 64;
 const ACCOUNTS: usize = 80;
@@ -31,14 +33,8 @@ const ACCOUNTS: usize = 80;
 const TOO_MANY: &str = "4096 ends put into this queue, as many as can at once, and all of \
     their processes live: have some close it, or end, or make it with receivers=\"many\"";
 const _: () = assert!(accounts::MOST == 4096, "the message says so");
-const CHANGES: usize = 1;
-const WAITING: usize = 2;
 
 const BYTES: usize = ((ACCOUNTS + accounts::MOST * accounts::WORDS) * 8).next_multiple_of(4096);
-
-/// Whoever would not wait waits for others' turns so long all the same, of which each lasts but a moment.
-const TURN_MAX: Duration = Duration::from_millis(200);
-const SLICE: Duration = Duration::from_millis(50);
 
 /// The token, and an account.
 pub(super) const SAID_BYTES: usize = TOKEN_BYTES + ACCOUNT_BYTES;
@@ -111,8 +107,9 @@ impl Board {
         }
     }
 
+    /// Of a queue that many get from: all that was ever put.
     fn inside(&self) -> i64 {
-        self.accounts().count()
+        self.accounts().count() + self.put()
     }
 
     /// Of what was got; below zero where more was told to be done.
@@ -140,7 +137,17 @@ impl Board {
 }
 
 impl Board {
-    /// Something is to be done that was got, or put where it is not counted as inside.
+    /// How many have been put where no ring has an account.
+    pub(super) fn put(&self) -> i64 {
+        self.count(PUT)
+    }
+
+    /// Now it is so many.
+    pub(super) fn set_put(&self, put: i64) {
+        self.word(PUT).store(put as u64, SeqCst);
+    }
+
+    /// Something is to be done that was got.
     pub(super) fn add_undone(&self) {
         self.word(UNDONE).fetch_add(1, SeqCst);
     }
@@ -255,11 +262,11 @@ impl Board {
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        &self.0.words()[index]
+        Words(&self.0).word(index)
     }
 
     fn signal(&self, index: usize) -> Signal<'_> {
-        Signal { changes: self.0.half_word(index + CHANGES), waiting: self.word(index + WAITING) }
+        Words(&self.0).signal(index)
     }
 
     fn count(&self, index: usize) -> i64 {
@@ -319,7 +326,7 @@ impl Board {
         look: impl FnOnce() -> bool,
     ) -> PyResult<bool> {
         let ours = known_identity()?;
-        let turns = Turns { whose: self.word(TURN), ends: self.signal(TURN) };
+        let turns = Words(&self.0).turns(TURN);
         let (asked, mut last) = (Instant::now(), 0);
         // No other thread of this process is in the middle of it: that has the interpreter all the time.
         while let Err(theirs) = turns.begin(ours, last) {
@@ -353,7 +360,7 @@ impl Board {
                 return Ok(false);
             }
             py.check_signals()?;
-            py.detach(|| self.signal(index).sleep(deadline.slice().min(SLICE), &is_enough));
+            py.detach(|| self.signal(index).sleep(deadline.slice(), &is_enough));
         }
         Ok(true)
     }

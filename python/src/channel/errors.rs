@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use rustix::io::Errno;
 
+use super::waiting::PyError;
 use crate::held::Passed;
 use crate::sys::modules::imported;
 
@@ -48,6 +49,11 @@ pub(crate) fn raised(py: Python<'_>, error: ChannelError) -> PyErr {
         }
         _ => ours(py, "ChannelError", message),
     }
+}
+
+/// The same, made into one where the interpreter is held.
+pub(super) fn error(error: ChannelError) -> PyError {
+    Box::new(move |py| raised(py, error))
 }
 
 /// There is no memory, or a limit or a sandbox keeps it.

@@ -5,6 +5,9 @@
 //! one in turn; this process has the reading end. A fork while there are no views costs nothing, any other one a
 //! descriptor until the forked process is gone.
 //!
+//! What others have done before and after a fork may let other threads run, which fork, too, or get what the forked
+//! process inherits. Forks that overlap so have one pipe, from the first to the end of the last.
+//!
 //! All of it is only looked at with the interpreter held, which a process that forks holds, too: so it is never
 //! locked by a thread that the forked process does not have.
 
@@ -21,7 +24,7 @@ use super::inbox::is_readable;
 
 /// Blocks that Python has views of.
 static VIEWED: AtomicUsize = AtomicUsize::new(0);
-/// Forks, so far, while there were such.
+/// Forks that are over; those that overlapped are one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 /// Blocks that are kept for forked processes alone.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
@@ -29,13 +32,13 @@ static KNOWN: Mutex<Known> =
     Mutex::new(Known { begun: None, forked: Vec::new(), kept: Vec::new() });
 
 struct Known {
-    /// The writing end, while a process is being forked.
+    /// The writing end, while processes are being forked.
     begun: Option<OwnedFd>,
     forked: Vec<Forked>,
     kept: Vec<Kept>,
 }
 
-/// A process that was forked while there were views.
+/// A process that was forked while there were views, or those that were at once.
 struct Forked {
     forks_before: u64,
     /// The reading end; where no pipe was to be had it is taken to be there for ever.
@@ -59,6 +62,9 @@ pub(crate) struct Lent {
 impl Lent {
     pub(super) fn new(borrowed: Borrowed) -> Lent {
         VIEWED.fetch_add(1, SeqCst);
+        if gate::is_closed() {
+            known().begin();
+        }
         Lent { borrowed: Some(borrowed), forks_before: FORKS.load(SeqCst) }
     }
 
@@ -72,7 +78,7 @@ impl Drop for Lent {
         VIEWED.fetch_sub(1, SeqCst);
         let forks_before = self.forks_before;
         if let Some(borrowed) = self.borrowed.take()
-            && forks_before < FORKS.load(SeqCst)
+            && (forks_before < FORKS.load(SeqCst) || gate::is_closed())
         {
             let mut known = known();
             known.kept.push(Kept { forks_before, _borrowed: borrowed });
@@ -82,6 +88,17 @@ impl Drop for Lent {
 }
 
 impl Known {
+    /// Has what is being forked hold the views that there are.
+    fn begin(&mut self) {
+        if self.begun.is_some() {
+            return;
+        }
+        self.give_back();
+        let (ends, begun) = pipe_with(PipeFlags::CLOEXEC).ok().unzip();
+        self.begun = begun;
+        self.forked.push(Forked { forks_before: FORKS.load(SeqCst), ends });
+    }
+
     /// Gives back what no forked process has any more.
     fn give_back(&mut self) {
         self.forked.retain(Forked::lives);
@@ -120,21 +137,18 @@ pub(crate) fn gives_back_later() -> bool {
 #[pyfunction]
 pub(crate) fn about_to_fork() {
     gate::close();
-    if VIEWED.load(SeqCst) == 0 {
-        return;
+    if VIEWED.load(SeqCst) > 0 {
+        known().begin();
     }
-    let mut known = known();
-    known.give_back();
-    let (ends, begun) = pipe_with(PipeFlags::CLOEXEC).ok().unzip();
-    known.begun = begun;
-    known.forked.push(Forked { forks_before: FORKS.fetch_add(1, SeqCst), ends });
 }
 
 /// To be called when it has, or could not.
 #[pyfunction]
 pub(crate) fn forked_in_parent() {
-    known().begun = None;
-    gate::open();
+    if gate::open() {
+        FORKS.fetch_add(1, SeqCst);
+        known().begun = None;
+    }
 }
 
 /// To be called in the forked process, which keeps nothing for others.

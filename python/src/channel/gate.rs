@@ -24,9 +24,9 @@ pub(super) struct Look(());
 /// Begins a look, once nobody forks.
 pub(super) fn look() -> Look {
     LOOKING.fetch_add(1, SeqCst);
-    if FORKING.load(SeqCst) > 0 {
+    if is_closed() {
         LOOKING.fetch_sub(1, SeqCst);
-        wait(LOOK_WAITS, || FORKING.load(SeqCst) == 0);
+        wait(LOOK_WAITS, || !is_closed());
         LOOKING.fetch_add(1, SeqCst);
     }
     Look(())
@@ -44,9 +44,14 @@ pub(super) fn close() {
     wait(FORK_WAITS, || LOOKING.load(SeqCst) == 0);
 }
 
-/// To be called when it has, or could not.
-pub(super) fn open() {
-    FORKING.fetch_sub(1, SeqCst);
+/// Whether a thread forks.
+pub(super) fn is_closed() -> bool {
+    FORKING.load(SeqCst) > 0
+}
+
+/// To be called when it has, or could not; whether nobody else forks.
+pub(super) fn open() -> bool {
+    FORKING.fetch_sub(1, SeqCst) == 1
 }
 
 /// To be called in the forked process, which has no other threads.

@@ -18,7 +18,7 @@ use rustix::net::{RecvFlags, SocketAddrUnix, getpeername};
 
 use super::accounts::Account;
 use super::board::{Board, SAID_BYTES};
-use super::errors::{os_error, raised, taken_fd};
+use super::errors::{error, os_error, raised, taken_fd};
 use super::forks::{self, Lent};
 use super::gate;
 use super::given::Given;
@@ -627,10 +627,6 @@ pub(super) fn is_readable(fd: impl AsFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec};
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-}
-
-pub(super) fn error(error: ChannelError) -> PyError {
-    Box::new(move |py| raised(py, error))
 }
 
 struct WaitsForMessage<'i>(&'i Inbox);

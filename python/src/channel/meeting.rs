@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use super::errors::raised;
-use super::inbox::{TAKING_IN_FDS, error, make_sure_of_descriptors};
+use super::errors::{error, raised};
+use super::inbox::{TAKING_IN_FDS, make_sure_of_descriptors};
 use super::waiting::Deadline;
 
 /// Waits at an address for others to connect.

@@ -13,7 +13,7 @@ use rustix::net::SendFlags;
 
 use super::accounts::Account;
 use super::board::Board;
-use super::errors::{os_error, raised, taken_fd};
+use super::errors::{error, os_error, raised, taken_fd};
 use super::gate;
 use super::head::{Most, Plan};
 use super::meeting::{connected, connected_in_time};
@@ -427,10 +427,6 @@ impl State {
         };
         self.sender.as_mut().ok_or(closed)
     }
-}
-
-fn error(error: ChannelError) -> PyError {
-    Box::new(move |py| raised(py, error))
 }
 
 struct WaitsForMemory<'o> {

@@ -28,7 +28,7 @@ use super::board::{Board, own_identity};
 use super::errors::{no_memory, os_error, raised, taken_fd};
 use super::given::objects_of_copy;
 use super::head::{Most, Plan};
-use super::signal::{Signal, Turn, Turns};
+use super::signal::{Signal, TURN_MAX, Turn, Turns, Words};
 use super::waiting::{Deadline, PyError};
 use crate::held::Passed;
 use crate::sys::buffer::LentBytes;
@@ -47,7 +47,7 @@ const MOMENT: Duration = Duration::from_millis(5);
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// Words, in cache lines of their own: whose turn it is, where messages begin and end, and what else is
-/// known of them. Behind each that is waited for are one that changes with it and one for how many wait.
+/// known of them.
 const TURN: usize = 0;
 const SPAN: usize = 16;
 const ROOM: usize = 32;
@@ -55,8 +55,9 @@ const COUNT: usize = 48;
 const BLOCK_BYTES: usize = 49;
 const BLOCKS: usize = 50;
 const TAKEN: usize = 51;
-const CHANGES: usize = 1;
-const WAITING: usize = 2;
+/// Where messages end with the one that is being put, and how many have been put then.
+const NEXT_TO: usize = 52;
+const NEXT_PUT: usize = 53;
 /// Bytes before the ring.
 const BEFORE: usize = 4096;
 
@@ -66,10 +67,6 @@ const PREFIX: usize = 3;
 /// Instead of a message: the next one is at the beginning of the ring.
 const ANEW: u64 = u64::MAX;
 
-/// Whoever would not wait waits for others' turns so long all the same.
-const TURN_MAX: Duration = Duration::from_millis(200);
-/// Sleeps last no longer, so that signals are seen.
-const SLICE: Duration = Duration::from_millis(50);
 /// The first who waits for a message stays awake for so long: waking another CPU may cost as much.
 const AWAKE: Duration = Duration::from_micros(50);
 const LOOKS: u32 = 32;
@@ -191,7 +188,7 @@ impl Pool {
                 block = Some(made.map_err(no_memory)?);
             }
             let message = Message { plan: &plan, pickle: &pickle, buffers: &buffers };
-            let put = self.alone(py, deadline, |ring| match &block {
+            let put = self.alone(py, deadline, board, |ring| match &block {
                 // Who comes after one that was killed counts again.
                 None if plan.block_bytes > 0 => Ok(false),
                 block => self.try_put(ring, &message, block.as_ref(), most, board),
@@ -208,7 +205,7 @@ impl Pool {
             }
             py.check_signals()?;
             let has_changed = || self.span().load(SeqCst) != before;
-            py.detach(|| self.emptied().sleep(deadline.slice().min(SLICE), has_changed));
+            py.detach(|| self.emptied().sleep(deadline.slice(), has_changed));
         }
     }
 
@@ -220,18 +217,21 @@ impl Pool {
             || self.room(Span::of(self.span().load(SeqCst)), words).is_none()
     }
 
-    /// Takes a message, as its pickle and its buffers; None where none came in time.
+    /// Takes a message, as its pickle and its buffers; None where none came in time. Where there is a board
+    /// it counts what others have put who were killed.
+    #[pyo3(signature = (timeout, board=None))]
     fn receive<'py>(
         &self,
         py: Python<'py>,
         timeout: Option<f64>,
+        board: Option<&Board>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyList>)>> {
         let deadline = Deadline::after(timeout);
         let mut has_slept = false;
         loop {
             let there = || self.holds_some();
             if there() {
-                let taken = self.alone(py, deadline, |ring| self.try_take(ring))?;
+                let taken = self.alone(py, deadline, board, |ring| self.try_take(ring))?;
                 if let Some(Some(Taken { head, block })) = taken {
                     self.emptied().wake(u32::MAX);
                     return objects_of_copy(py, head, block.map(Block::Sealed)).map(Some);
@@ -246,7 +246,7 @@ impl Pool {
                 if !has_slept && self.filled().waiting.load(SeqCst) == 0 && awake(there, deadline) {
                     return;
                 }
-                self.filled().sleep(deadline.slice().min(SLICE), there);
+                self.filled().sleep(deadline.slice(), there);
             });
             has_slept = true;
         }
@@ -284,12 +284,11 @@ impl Pool {
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        &self.words.words()[index]
+        Words(&self.words).word(index)
     }
 
     fn signal(&self, index: usize) -> Signal<'_> {
-        let changes = self.words.half_word(index + CHANGES);
-        Signal { changes, waiting: self.word(index + WAITING) }
+        Words(&self.words).signal(index)
     }
 
     /// A message was put.
@@ -365,6 +364,7 @@ impl Pool {
         &self,
         py: Python<'_>,
         deadline: Deadline,
+        board: Option<&Board>,
         work: impl FnOnce(&mut SharedMemory) -> Result<T, PyError> + Send,
     ) -> PyResult<Option<T>> {
         let (mut work, mut last) = (Some(work), 0);
@@ -372,7 +372,7 @@ impl Pool {
         loop {
             self.check_open()?;
             let done = py.detach(|| {
-                let turns = Turns { whose: self.word(TURN), ends: self.signal(TURN) };
+                let turns = Words(&self.words).turns(TURN);
                 let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
                 let turn = match turns.begin(self.ours, last) {
                     Ok(turn) => turn,
@@ -385,7 +385,7 @@ impl Pool {
                 };
                 let ends = Ends(turns);
                 if turn == Turn::Inherited {
-                    self.count_again(&mut ring)?;
+                    self.count_again(&mut ring, board)?;
                 }
                 let done = work.take().map(|work| work(&mut ring)).transpose();
                 drop(ends);
@@ -401,7 +401,8 @@ impl Pool {
     }
 
     /// What is known of the messages, from themselves: who was killed may have been about to store it.
-    fn count_again(&self, ring: &mut SharedMemory) -> Result<(), PyError> {
+    fn count_again(&self, ring: &mut SharedMemory, board: Option<&Board>) -> Result<(), PyError> {
+        self.count_put(board);
         let mut span = Span::of(self.span().load(SeqCst));
         let (mut count, mut block_bytes) = (0, 0);
         while span.from != span.to {
@@ -452,12 +453,25 @@ impl Pool {
         plan.write_head(pickle, buffers, ring.space(bytes_of(at + PREFIX, head_bytes)));
         self.word(COUNT).store(count + 1, SeqCst);
         self.word(BLOCK_BYTES).store(held + block_bytes, SeqCst);
-        if let Some(board) = board {
-            board.add_undone();
-        }
         let to = at + prefix.words();
+        if let Some(board) = board {
+            self.word(NEXT_TO).store(to as u64, SeqCst);
+            self.word(NEXT_PUT).store((board.put() + 1) as u64, SeqCst);
+        }
         self.span().store(Span { to, ..span }.word(), SeqCst);
+        self.count_put(board);
         Ok(true)
+    }
+
+    /// Counts the last message that was put, unless it is: whoever put it may have been killed in between. No
+    /// message ends where the one before does.
+    fn count_put(&self, board: Option<&Board>) {
+        let to = Span::of(self.span().load(SeqCst)).to as u64;
+        if let Some(board) = board
+            && to == self.word(NEXT_TO).load(SeqCst)
+        {
+            board.set_put(self.word(NEXT_PUT).load(SeqCst) as i64);
+        }
     }
 
     /// Where so many words fit behind the others. One more stays free there, for what says that the next

@@ -3,9 +3,31 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use bytepath::pages::HalfWord;
+use bytepath::pages::{HalfWord, SharedMemory};
 use rustix::io::Errno;
 use rustix::process::Pid;
+
+/// All words of such memory. Behind each that is waited for are one that changes with it and one for how many wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Words<'m>(pub(super) &'m SharedMemory);
+
+const CHANGES: usize = 1;
+const WAITING: usize = 2;
+
+impl<'m> Words<'m> {
+    pub(super) fn word(self, index: usize) -> &'m AtomicU64 {
+        &self.0.words()[index]
+    }
+
+    pub(super) fn signal(self, index: usize) -> Signal<'m> {
+        let changes = self.0.half_word(index + CHANGES);
+        Signal { changes, waiting: self.word(index + WAITING) }
+    }
+
+    pub(super) fn turns(self, index: usize) -> Turns<'m> {
+        Turns { whose: self.word(index), ends: self.signal(index) }
+    }
+}
 
 /// A word that changes, and one for how many wait for it.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +71,8 @@ pub(super) enum Turn {
     Inherited,
 }
 
+/// Whoever would not wait waits for others' turns so long all the same, of which each lasts but a moment.
+pub(super) const TURN_MAX: Duration = Duration::from_millis(200);
 /// Looks before a sleep: a turn lasts some microseconds.
 const LOOKS: u32 = 200;
 /// So often it is looked whether the process whose turn it is lives.
@@ -108,8 +132,9 @@ fn identity_of(pid: u32, began: u64) -> u64 {
 
 /// The state of a process, and when it began.
 fn stat(pid: u32) -> std::io::Result<(u8, u64)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The second field is a name in brackets, which may hold anything.
+    let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
+    // The second field is a name in brackets, which may hold anything, and end in the middle of a letter.
+    let stat = String::from_utf8_lossy(&stat);
     let mut fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
     let state = fields.next().and_then(|state| state.bytes().next());
     let began = fields.nth(18).and_then(|began| began.parse().ok());

@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::last_errno;
 use crate::pages::HUGE_PAGE_BYTES;
 
 /// Addresses, given back on drop with what is mapped there.
@@ -85,7 +86,7 @@ impl Place {
         // SAFETY: the range is of this place; the advice changes no content.
         match unsafe { libc::madvise(start, range.len(), MADV_COLLAPSE) } {
             0 => Ok(()),
-            _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+            _ => Err(last_errno()),
         }
     }
 }

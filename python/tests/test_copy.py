@@ -468,6 +468,20 @@ def test_parts_of_one_file_are_moved_only_where_nothing_is_read_that_was_written
         assert file.read_bytes()[sink : sink + 1_000_000] == data[source : source + 1_000_000]
 
 
+def test_a_file_is_not_copied_onto_its_own_end_and_read_on_there(tmp_path):
+    file, digits = tmp_path / "file", b"0123456789"
+    file.write_bytes(digits)
+    for source, sink, length in ((0, 10, 100), (0, 20, 100), (5, None, 100), (5, None, 1 << 20)):
+        with open(file, "rb") as whence, open(file, "ab" if sink is None else "r+b") as whither:
+            whence.seek(source)
+            whither.seek(sink or 0)
+            with pytest.raises(OSError, match="read again"):
+                bytepath.copy(whence, whither, length=length)
+        assert file.read_bytes() == digits, (source, sink, length)
+    bytepath.copy(file, file, source_offset=0, sink_offset=10, length=10)
+    assert file.read_bytes() == digits * 2
+
+
 @pytest.mark.parametrize("buffering", [-1, 0])
 @pytest.mark.parametrize(
     "ends",

@@ -383,7 +383,8 @@ impl<'fd> Endpoint<'fd> {
     }
 
     /// Whether this many bytes of one file, from where this end stands to where `sink` does, would be
-    /// written over others of them that are yet to be read; false too where that cannot be told.
+    /// written over others of them that are yet to be read, or be more only because they are written; false
+    /// too where that cannot be told.
     pub(crate) fn overlaps(&self, sink: &Endpoint<'_>, bytes: u64) -> bool {
         let at = |end: &Endpoint<'_>| rustix::fs::tell(end.as_fd());
         let (Ok(from), Ok(to), Ok(stat)) = (at(self), at(sink), rustix::fs::fstat(self.as_fd()))
@@ -396,7 +397,8 @@ impl<'fd> Endpoint<'fd> {
             _ => u64::try_from(stat.st_size).unwrap_or(0),
         };
         let to = if sink.appends() && self.kind == Kind::File { size } else { to };
-        to > from && to - from < bytes.min(size.saturating_sub(from))
+        // What is written past its end makes the file longer, so that more is read than there was.
+        size > from && to > from && to.min(size) - from < bytes
     }
 
     /// Whether it was opened with O_APPEND, which several routes refuse.

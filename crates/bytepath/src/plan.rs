@@ -910,6 +910,38 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_not_moved_onto_its_own_end_to_be_read_there_again() {
+        use rustix::fd::AsFd;
+        use rustix::fs::{SeekFrom, seek};
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        file.as_file().set_len(10).expect("it grows");
+        let source = Endpoint::open_source(file.path()).expect("a source");
+        let cases = [
+            (0, Some(10), 10, false),
+            (0, Some(10), 11, true),
+            (0, Some(10), 100, true),
+            (0, Some(20), 10, false),
+            (0, Some(20), 20, true),
+            (0, Some(20), 100, true),
+            (5, None, 5, false),
+            (5, None, 100, true),
+            (5, None, 1 << 20, true),
+            (10, Some(20), 100, false),
+            (10, None, 100, false),
+        ];
+        for (from, to, limit, is_read_again) in cases {
+            let sink = std::fs::File::options().append(to.is_none()).write(true).open(file.path());
+            let sink = sink.expect("a sink");
+            let sink = Endpoint::sink(sink.as_fd()).expect("a sink");
+            seek(source.as_fd(), SeekFrom::Start(from)).expect("it is a file");
+            seek(sink.as_fd(), SeekFrom::Start(to.unwrap_or(0))).expect("it is a file");
+            let plan = Plan::best(&Job::new(&source, &sink).limit(limit), Knobs::default());
+            let is_refused = matches!(plan, Err(PlanError::Overlap));
+            assert_eq!(is_refused, is_read_again, "{from} {to:?} {limit}: {plan:?}");
+        }
+    }
+
+    #[test]
     fn an_open_file_is_not_both_ends() {
         let file = tempfile::tempfile().expect("a file");
         let copy = file.try_clone().expect("a duplicate");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytepath::Profile;
 use bytepath::machine::Machine;
-use bytepath::outlets::Use;
+use bytepath::outlets::{self, Use};
 use bytepath::profile::{End, Measured, Pair, Sent};
 use bytepath_lab::doctor;
 use bytepath_lab::experiments::pairs;
@@ -62,7 +62,9 @@ fn outlets(profile: &Profile) -> String {
     for (used_for, name) in
         [(Use::Repeats, "repeated -> pipe"), (Use::Streams, "made anew -> pipe")]
     {
-        let of_use = profile.outlets.iter().filter(|sent| sent.used_for == used_for);
+        let of_use = profile.outlets.iter().filter(|sent| {
+            sent.used_for == used_for && outlets::by_name(&sent.choice.outlet).is_some()
+        });
         let overall = |sent: &&Sent| sent.overall_gib_per_s();
         let best = of_use.clone().max_by(|a, b| overall(a).total_cmp(&overall(b)));
         let plain = |sent: &&Sent| sent.choice == bytepath::profile::Sending::by("write");

@@ -28,7 +28,7 @@ const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
 fn no_rights() -> String {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
     let held = line("CapEff:").and_then(|held| u64::from_str_radix(held, 16).ok()).unwrap_or(0);
     let has = |bit: u32| held >> bit & 1 == 1;

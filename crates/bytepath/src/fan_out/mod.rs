@@ -20,6 +20,7 @@ mod taking;
 use std::fmt;
 use std::io::ErrorKind;
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::endpoint::Endpoint;
@@ -246,7 +247,8 @@ impl<'a> FanOut<'a> {
     ///
     /// # Errors
     /// The process is out of descriptors, or may have no thread for each sink (EAGAIN), or `lags` is not
-    /// for as many sinks as there are; nothing has been read. A clone can be [`FanOut::run`] then.
+    /// for as many sinks as there are, or the file to spill to was opened with O_APPEND; nothing has been
+    /// read. A clone can be [`FanOut::run`] then.
     pub fn run_queued(
         self,
         queue: Queue<'_>,
@@ -257,6 +259,12 @@ impl<'a> FanOut<'a> {
         if lags.sinks() != self.sinks.len() {
             let (told, there) = (lags.sinks(), self.sinks.len());
             let text = format!("the lags are for {told} sinks, and there are {there}");
+            return Err(std::io::Error::new(ErrorKind::InvalidInput, text));
+        }
+        if let Some(spill) = queue.spill
+            && rustix::fs::fcntl_getfl(spill)?.contains(OFlags::APPEND)
+        {
+            let text = "the file to spill to appends what is to be written in its place (O_APPEND)";
             return Err(std::io::Error::new(ErrorKind::InvalidInput, text));
         }
         let own = Meter::new();

@@ -41,7 +41,8 @@ impl FanOutPlan {
 
     /// By the figures of each sink alone: pages are handed on unless reading and writing is the best
     /// way to every kind of sink that was measured, and pipes are made as large as the largest of the
-    /// best choices has them. Where pipes stay as they are, what larger ones gave has no say.
+    /// best choices has them; they stay as they are where none of these made them larger. Where they have
+    /// to, what larger ones gave has no say.
     pub fn by_profile(
         profile: &Profile,
         source: &Endpoint<'_>,
@@ -66,7 +67,7 @@ impl FanOutPlan {
         let copies = |best: &Best| best.route == "read-write";
         FanOutPlan {
             hands_on_pages: measured.is_empty() || !measured.iter().all(copies),
-            pipe_bytes: pipe_bytes.or(Some(PIPE_BYTES)),
+            pipe_bytes: if measured.is_empty() { Some(PIPE_BYTES) } else { pipe_bytes },
             unmeasured: measured.is_empty().then_some(unmeasured),
             measured,
         }
@@ -142,6 +143,14 @@ mod tests {
         assert!(!plan.hands_on_pages());
         assert_eq!(plan.pipe_bytes(), Some(1 << 19));
         assert!(plan.to_string().contains("to a pipe alone read-write is best, 5.00 GiB/s"));
+        let as_they_are = between_pipes(vec![
+            gave("splice", None, 9.0),
+            gave("splice", Some(1 << 20), 1.0),
+            gave("no-such-route", Some(1 << 20), 99.0),
+        ]);
+        let plan = FanOutPlan::by_profile(&as_they_are, &source, &sinks, Pipes::Grow);
+        assert_eq!(plan.pipe_bytes(), None, "the best left them as they are");
+        assert!(plan.to_string().ends_with("to a pipe alone splice is best, 9.00 GiB/s"), "{plan}");
         let plan = FanOutPlan::by_profile(&copied, &source, &sinks, Pipes::Leave);
         let told = "; pipes stay as they are; to a pipe alone splice is best, 1.00 GiB/s";
         assert!(plan.to_string().ends_with(told), "{plan}");

@@ -31,7 +31,8 @@ pub struct Queue<'a> {
     /// Bytes that are kept in memory; fewer where less than four thirds of that can be had, by the machine or
     /// by a limit of its cgroups ([`memory_room`]).
     pub memory_bytes: usize,
-    /// A file, open for reading and writing, that takes what is more than that. It is overwritten.
+    /// A file, open for reading and writing (without O_APPEND, by which pwrite(2) appends), that takes what
+    /// is more than that. It is overwritten.
     pub spill: Option<BorrowedFd<'a>>,
 }
 

@@ -53,6 +53,7 @@ pub use mounts::unescaped;
 pub(crate) use ring::refusal as ring_refusal;
 pub use ring::{Ring, RingFeatures};
 pub use topology::{Cache, CacheKind, Cpu, Topology};
+pub(crate) use user::seccomp_filters;
 pub use user::{Capabilities, Capability, User, has_all_users};
 pub use virtualisation::Virtualisation;
 

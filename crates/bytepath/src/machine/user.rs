@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::files;
 
-/// The user and the rights of this process.
+/// The user and the rights of the thread that asks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// Whether the effective user is root. Inside a container root may still lack every
@@ -80,17 +80,33 @@ impl fmt::Display for Capabilities {
 }
 
 impl User {
-    /// Asks the kernel, and reads proc/self/status below `root` (`/` for this machine).
+    /// Asks the kernel, and reads proc/thread-self/status below `root` (`/` for this machine).
     pub fn read(root: &Path) -> User {
-        let status = files::text(root, "proc/self/status").unwrap_or_default();
+        let status = status_of_this_thread(root);
         let bits = files::value(&status, "CapEff");
         let bits = bits.and_then(|bits| u64::from_str_radix(bits, 16).ok()).unwrap_or(0);
         User {
             root: rustix::process::geteuid().is_root(),
             capabilities: Capabilities(bits),
-            seccomp: files::value(&status, "Seccomp").is_some_and(|mode| mode != "0"),
+            seccomp: filters_in(&status).is_some(),
         }
     }
+}
+
+/// How many seccomp filters decide about this thread's system calls, of which none ever goes again; `None`
+/// where there are none.
+pub(crate) fn seccomp_filters() -> Option<u32> {
+    filters_in(&status_of_this_thread(Path::new("/")))
+}
+
+fn status_of_this_thread(root: &Path) -> String {
+    files::text(root, "proc/thread-self/status").unwrap_or_default()
+}
+
+fn filters_in(status: &str) -> Option<u32> {
+    let number = |key| files::value(status, key).and_then(|number| number.parse().ok());
+    number("Seccomp").filter(|mode| *mode != 0)?;
+    Some(number("Seccomp_filters").unwrap_or(0))
 }
 
 /// Whether every user of the machine is one here: this process is in no namespace of some users alone
@@ -109,12 +125,14 @@ mod tests {
     #[test]
     fn capabilities_and_the_filter_are_read_from_the_status() {
         let root = tempfile::tempdir().expect("a temporary folder");
-        fs::create_dir_all(root.path().join("proc/self")).expect("a folder for the status");
-        let status = "Name:\tx\nCapEff:\t0000000001004000\nSeccomp:\t2\n";
-        fs::write(root.path().join("proc/self/status"), status).expect("the status");
+        fs::create_dir_all(root.path().join("proc/thread-self")).expect("a folder for the status");
+        let status = "Name:\tx\nCapEff:\t0000000001004000\nSeccomp:\t2\nSeccomp_filters:\t3\n";
+        fs::write(root.path().join("proc/thread-self/status"), status).expect("the status");
         let user = User::read(root.path());
         assert_eq!(user.capabilities.to_string(), "CAP_IPC_LOCK CAP_SYS_RESOURCE");
         assert!(user.seccomp);
+        assert_eq!(filters_in(status), Some(3));
+        assert_eq!(filters_in("Seccomp:\t0\nSeccomp_filters:\t0\n"), None);
     }
 
     #[test]

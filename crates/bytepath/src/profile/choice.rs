@@ -179,9 +179,13 @@ impl Pair {
         self.about_as_fast(of).max_by(|a, b| worth(a).total_cmp(&worth(b)))
     }
 
-    /// The fastest of the choices that some condition leaves, and those that are about as fast.
+    /// The fastest of the choices that some condition leaves, and those that are about as fast. A route
+    /// that there is not, or not any more, is never one of them.
     pub fn about_as_fast(&self, of: impl Fn(&Setting) -> bool) -> impl Iterator<Item = &Measured> {
-        let left: Vec<_> = self.choices.iter().filter(|measured| of(&measured.choice)).collect();
+        let is_left = |measured: &&Measured| {
+            crate::routes::by_name(&measured.choice.route).is_some() && of(&measured.choice)
+        };
+        let left: Vec<_> = self.choices.iter().filter(is_left).collect();
         let overall = |measured: &&Measured| measured.overall_gib_per_s;
         let fastest = left.iter().copied().max_by(|a, b| overall(a).total_cmp(&overall(b)));
         let about_as_fast = move |measured: &&Measured| {
@@ -224,6 +228,7 @@ mod tests {
             cost(gave("splice", None, 10.0), 0.9),
             cost(gave("sendfile", None, 9.8), 0.1),
             cost(gave("read-write", None, 9.0), 0.01),
+            cost(gave("no-such-route", None, 99.0), 0.01),
         ];
         let pair = Pair { source: End::File, sink: End::Pipe, place: None, bytes: None, choices };
         let best = |of: fn(&Setting) -> bool| pair.best(of).map(|best| best.choice.route.as_str());

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
+use super::counted;
 use super::deadly::survived;
 use crate::error::Refusal;
 use crate::ring::{Buffer, Completion, Operation, Request, Target};
@@ -247,12 +248,6 @@ impl Drop for Aio<'_> {
     fn drop(&mut self) {
         self.settle();
     }
-}
-
-/// The answer of a call that libc does not know.
-fn counted(answer: libc::c_long) -> Result<usize, Errno> {
-    usize::try_from(answer)
-        .map_err(|_| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
 fn refused(errno: Errno) -> Refusal {

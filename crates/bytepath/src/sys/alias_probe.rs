@@ -3,14 +3,13 @@
 //! One page is lent, changed, and read back through the pipe: a reader that sees the change was
 //! looking at our memory. Costs about ten system calls, once.
 
-#![allow(unsafe_code)]
-
-use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use std::os::fd::AsFd;
 
 use rustix::io::{self, Errno};
-use rustix::mm::{MapFlags, ProtFlags};
-use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
+use rustix::mm::MapFlags;
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+use super::memory::{Mapping, vmsplice};
 
 const BEFORE: u8 = 0x5a;
 const AFTER: u8 = 0xa5;
@@ -21,58 +20,18 @@ const AFTER: u8 = 0xa5;
 ///
 /// The kernel's word where it refuses vmsplice, a pipe or a page.
 pub(crate) fn vmsplice_aliases() -> io::Result<bool> {
-    let mut page = Page::map(rustix::param::page_size())?;
-    page.fill(BEFORE);
+    let bytes = rustix::param::page_size();
+    let mut page = Mapping::anonymous(bytes, bytes, MapFlags::empty())?;
+    page.as_mut_slice().fill(BEFORE);
     let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    let lent = IoSliceRaw::from_slice(page.bytes());
-    // SAFETY: `writer` is the write end of a pipe, so the kernel only reads the memory, and nothing
-    // is gifted. The pages stay valid for the pipe also after they are unmapped: it holds
-    // references.
-    let lent_bytes = unsafe { rustix::pipe::vmsplice(&writer, &[lent], SpliceFlags::NONBLOCK) }?;
+    let lent_bytes = vmsplice(writer.as_fd(), page.loan(0..bytes), SpliceFlags::NONBLOCK)?;
     if lent_bytes == 0 {
         return Err(Errno::IO);
     }
-    page.fill(AFTER);
+    page.as_mut_slice().fill(AFTER);
     let mut seen = [0_u8; 1];
     rustix::io::read(&reader, &mut seen)?;
     Ok(seen == [AFTER])
-}
-
-/// One private page of our own, unmapped when dropped.
-struct Page {
-    start: NonNull<c_void>,
-    bytes: usize,
-}
-
-impl Page {
-    fn map(bytes: usize) -> io::Result<Page> {
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: no address is asked for, so the new mapping overlaps nothing that is in use.
-        let start =
-            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, protection, flags) };
-        let start = NonNull::new(start?).ok_or(Errno::NOMEM)?;
-        Ok(Page { start, bytes })
-    }
-
-    fn fill(&mut self, value: u8) {
-        // SAFETY: the mapping is writable, `self.bytes` long and ours alone (`&mut self`). A pipe
-        // that holds the page only reads it, from the kernel.
-        unsafe { ptr::write_bytes(self.start.as_ptr().cast::<u8>(), value, self.bytes) }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping is readable and `self.bytes` long (zero-filled by the kernel), lives
-        // as long as `self`, and is written only through `&mut self`.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast::<u8>(), self.bytes) }
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // SAFETY: this is the mapping that `map` made, and no borrow of it outlives `self`.
-        let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr(), self.bytes) };
-        debug_assert!(unmapped.is_ok(), "a mapping of our own can be unmapped");
-    }
 }
 
 #[cfg(test)]

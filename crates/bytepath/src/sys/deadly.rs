@@ -1,16 +1,16 @@
 //! Whether a seccomp filter kills whoever makes a system call, found by a process of our own that makes it:
 //! systemd's `SystemCallFilter=` kills unless `SystemCallErrorNumber=` is given.
 //!
-//! Costs a look at /proc/self/status, and where there is a filter a fork, once for each call.
+//! Costs a look at /proc/thread-self/status, and where there is a filter a fork, once for each call of a thread:
+//! filters are a thread's own (and of what it starts), and more may come at any time.
 
 #![allow(unsafe_code)]
 
-use std::path::Path;
-use std::sync::OnceLock;
+use std::cell::Cell;
 
 use rustix::io::Errno;
 
-use crate::machine::User;
+use crate::machine::seccomp_filters;
 
 /// The calls that filters forbid, and nothing but speed or sight depends on: they are asked about before they
 /// are made. With nothing but zeros as arguments none does anything that outlasts the process.
@@ -22,7 +22,7 @@ pub const RISKY_CALLS: [(&str, libc::c_long); 5] = [
     ("bpf", libc::SYS_bpf),
 ];
 
-/// Whether one of the [`RISKY_CALLS`] can be made at all; asks once.
+/// Whether this thread can make one of the [`RISKY_CALLS`] at all; tries it once under the filters that it has.
 ///
 /// # Errors
 /// EPERM, as from a filter that refuses it: a filter kills whoever makes it.
@@ -30,11 +30,22 @@ pub const RISKY_CALLS: [(&str, libc::c_long); 5] = [
 /// # Panics
 /// The call is none of those.
 pub fn survived(call: libc::c_long) -> Result<(), Errno> {
-    static DEADLY: [OnceLock<bool>; RISKY_CALLS.len()] =
-        [const { OnceLock::new() }; RISKY_CALLS.len()];
+    thread_local! {
+        /// What was found of each, and under how many filters.
+        static FOUND: Cell<[Option<(u32, bool)>; RISKY_CALLS.len()]> =
+            const { Cell::new([None; RISKY_CALLS.len()]) };
+    }
     let listed = RISKY_CALLS.iter().position(|(_, risky)| *risky == call);
-    let deadly = &DEADLY[listed.expect("it is one of the list")];
-    match deadly.get_or_init(|| User::read(Path::new("/")).seccomp && kills(call)) {
+    let listed = listed.expect("it is one of the list");
+    let Some(filters) = seccomp_filters() else { return Ok(()) };
+    let mut found = FOUND.get();
+    let is_deadly = match found[listed] {
+        Some((then, is_deadly)) if then == filters => is_deadly,
+        _ => kills(call),
+    };
+    found[listed] = Some((filters, is_deadly));
+    FOUND.set(found);
+    match is_deadly {
         true => Err(Errno::PERM),
         false => Ok(()),
     }

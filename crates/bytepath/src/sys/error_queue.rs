@@ -1,10 +1,11 @@
 //! Sending without a copy (MSG_ZEROCOPY), and what a socket's error queue says of it.
 #![allow(unsafe_code)]
 
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
+
+use super::last_errno;
 
 /// Has a socket take the wish to send without a copy (SO_ZEROCOPY, Linux 4.14).
 pub(crate) fn allow_zero_copy(socket: BorrowedFd<'_>) -> Result<(), Errno> {
@@ -80,7 +81,3 @@ pub(crate) fn done(socket: BorrowedFd<'_>) -> Result<Option<Done>, Errno> {
 /// From linux/errqueue.h, as the next.
 const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 const SO_EE_CODE_ZEROCOPY_COPIED: i32 = 1;
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
-}

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags};
 
+use super::counted;
 use super::place::Place;
 use crate::pages::HUGE_PAGE_BYTES;
 
@@ -121,9 +122,7 @@ impl FileMapping {
         // EFAULT where it may not be written or the file has no page behind it. The descriptor is
         // open.
         let count = unsafe { libc::pread64(source, into.cast(), range.len(), at) };
-        usize::try_from(count).map_err(|_| {
-            Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-        })
+        counted(count)
     }
 
     /// One write of a range of the stretch at the sink's position. EFAULT where the file does not
@@ -140,8 +139,6 @@ impl FileMapping {
         // SAFETY: the range is mapped to be read, and the kernel answers EFAULT where the file has
         // no byte behind it. The descriptor is open.
         let count = unsafe { libc::write(sink, from.cast(), range.len()) };
-        usize::try_from(count).map_err(|_| {
-            Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-        })
+        counted(count)
     }
 }

@@ -12,6 +12,8 @@ use std::ptr::NonNull;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::last_errno;
+
 /// What a mapping may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -81,7 +83,7 @@ impl MappedFile {
         let answer =
             unsafe { libc::mincore(self.start.as_ptr().cast(), self.len, pages.as_mut_ptr()) };
         if answer != 0 {
-            return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
+            return Err(last_errno());
         }
         Ok(pages.into_iter().map(|page| page & 1 == 1))
     }

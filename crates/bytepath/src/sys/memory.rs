@@ -146,9 +146,11 @@ impl Drop for Mapping {
     }
 }
 
-fn unmap(start: *mut u8, len: usize) {
+/// Gives back whole pages of a mapping that the caller owns, and that no slice leads into any more.
+pub(super) fn unmap(start: *mut u8, len: usize) {
     if len > 0 {
-        // SAFETY: callers pass page-aligned parts of a mapping that they own and give up.
+        // SAFETY: callers pass page-aligned parts of mappings that they own and give up, and no
+        // slice of them outlives their owner.
         let gone = unsafe { rustix::mm::munmap(start.cast(), len) };
         debug_assert!(gone.is_ok(), "munmap of our own mapping: {gone:?}");
     }

@@ -26,3 +26,15 @@ pub(crate) mod shared;
 pub(crate) mod shared_bytes;
 pub(crate) mod this_cpu;
 pub(crate) mod write_back;
+
+use rustix::io::Errno;
+
+/// The kernel's word on the call that has just failed.
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// What a call answered that counts; a number below 0 says that it failed.
+fn counted(answer: impl TryInto<usize>) -> Result<usize, Errno> {
+    answer.try_into().map_err(|_| last_errno())
+}

@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
 
+use super::last_errno;
+
 /// Of the kernel's `enum kcmp_type`.
 const KCMP_FILE: libc::c_int = 0;
 
@@ -18,6 +20,6 @@ pub(crate) fn is_one(one: impl AsFd, other: impl AsFd) -> Result<bool, Errno> {
     match unsafe { libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, one, other) } {
         // Others are orders.
         order if order >= 0 => Ok(order == 0),
-        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+        _ => Err(last_errno()),
     }
 }

@@ -7,6 +7,8 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::last_errno;
+use super::memory::unmap;
 use crate::pages::HUGE_PAGE_BYTES;
 
 /// Addresses, given back on drop with what is mapped there.
@@ -85,7 +87,7 @@ impl Place {
         // SAFETY: the range is of this place; the advice changes no content.
         match unsafe { libc::madvise(start, range.len(), MADV_COLLAPSE) } {
             0 => Ok(()),
-            _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+            _ => Err(last_errno()),
         }
     }
 }
@@ -93,14 +95,5 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         unmap(self.start, self.bytes);
-    }
-}
-
-fn unmap(start: *mut u8, bytes: usize) {
-    if bytes > 0 {
-        // SAFETY: callers pass page-aligned parts of mappings that they own and give up, and no
-        // slice of them outlives their owner.
-        let gone = unsafe { rustix::mm::munmap(start.cast(), bytes) };
-        debug_assert!(gone.is_ok(), "munmap of our own mapping: {gone:?}");
     }
 }

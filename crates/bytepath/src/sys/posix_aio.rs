@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
+use super::last_errno;
 use crate::pages::Memory;
 
 /// As many requests as there are pieces of memory.
@@ -102,7 +103,7 @@ impl Requests {
 
     fn began(&mut self, slot: usize, answer: libc::c_int) -> Result<(), Errno> {
         if answer != 0 {
-            return Err(last());
+            return Err(last_errno());
         }
         self.flying[slot] = true;
         self.in_flight += 1;
@@ -146,7 +147,7 @@ impl Requests {
             if unsafe { libc::aio_suspend(list, many, none) } == 0 {
                 return Ok(());
             }
-            match last() {
+            match last_errno() {
                 Errno::INTR => {}
                 errno => return Err(errno),
             }
@@ -166,8 +167,4 @@ impl Drop for Requests {
             }
         }
     }
-}
-
-fn last() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -2,11 +2,12 @@
 //! process at the other end of a socket, by the kernel's word.
 #![allow(unsafe_code)]
 
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 use rustix::process::Pid;
+
+use super::counted;
 
 /// Copies bytes at an address of a process (process_vm_readv(2)); how many, which may be fewer.
 pub(crate) fn read(process: Pid, address: u64, into: &mut [u8]) -> Result<usize, Errno> {
@@ -33,14 +34,6 @@ fn ends(start: *mut u8, len: usize, address: u64) -> Result<(libc::iovec, libc::
     let there = usize::try_from(address).map_err(|_| Errno::FAULT)?;
     let here = libc::iovec { iov_base: start.cast(), iov_len: len };
     Ok((here, libc::iovec { iov_base: std::ptr::without_provenance_mut(there), iov_len: len }))
-}
-
-fn counted(count: isize) -> Result<usize, Errno> {
-    usize::try_from(count).map_err(|_| last_errno())
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 /// Whether packets come with the process that sent them (SO_PASSCRED).

@@ -12,6 +12,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use rustix::io::Errno;
+
+use super::counted;
 use super::shared::SharedMapping;
 
 /// A word of shared memory, to be read: the memory may be there for nothing else.
@@ -87,7 +90,7 @@ impl<'m> SharedBytes<'m> {
         let (sink, from) = (sink.as_fd().as_raw_fd(), self.start.as_ptr());
         // SAFETY: the range is mapped and readable; the descriptor is open.
         let count = unsafe { libc::write(sink, from.cast(), self.len) };
-        usize::try_from(count).map_err(|_| std::io::Error::last_os_error())
+        Ok(counted(count)?)
     }
 
     /// Writes all of them to a file at this place, by pwrite(2).
@@ -100,11 +103,11 @@ impl<'m> SharedBytes<'m> {
             let place = libc::off_t::try_from(at).map_err(|_| std::io::ErrorKind::InvalidInput)?;
             // SAFETY: the range is mapped and readable; the descriptor is open.
             let count = unsafe { libc::pwrite(sink, left.as_ptr().cast(), left.len, place) };
-            match usize::try_from(count).map_err(|_| std::io::Error::last_os_error()) {
+            match counted(count) {
                 Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Ok(count) => (left, at) = (left.range(count..left.len), at + count as u64),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
             }
         }
         Ok(())
@@ -204,7 +207,7 @@ impl<'m> SharedSpace<'m> {
         // SAFETY: the range is mapped and writable, and nobody else in this process uses it; the
         // descriptor is open.
         let count = unsafe { libc::read(source, into.cast(), room.len) };
-        usize::try_from(count).map_err(|_| std::io::Error::last_os_error())
+        Ok(counted(count)?)
     }
 
     /// The bytes before the first whole word, the words, and the bytes behind them.

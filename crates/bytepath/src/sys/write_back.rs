@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
 
+use super::last_errno;
+
 /// How far it is brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
@@ -37,9 +39,9 @@ pub(crate) fn write_back(file: impl AsFd, range: &Range<u64>, until: Until) -> R
         let answer = unsafe { libc::sync_file_range(file, at, end - at, flags) };
         match answer {
             0 => return Ok(()),
-            _ => match Errno::from_io_error(&std::io::Error::last_os_error()) {
-                Some(Errno::INTR) => {}
-                errno => return Err(errno.unwrap_or(Errno::IO)),
+            _ => match last_errno() {
+                Errno::INTR => {}
+                errno => return Err(errno),
             },
         }
     }

@@ -277,6 +277,22 @@ fn lags_for_another_number_of_sinks_are_refused_before_anything_is_read() {
     assert_eq!(Lags::of(1).bytes(1), 0);
 }
 
+/// pwrite(2) to such a file appends, whatever the place.
+#[test]
+fn a_file_to_spill_to_that_appends_is_refused_before_anything_is_read() {
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(b"bytes").expect("room");
+    file.rewind().expect("a file");
+    let source = Endpoint::source(file.as_fd()).expect("a source");
+    let sinks = [Endpoint::open_sink("/dev/null").ok()];
+    let spill = tempfile::NamedTempFile::new().expect("a file");
+    let spill = File::options().read(true).append(true).open(spill.path()).expect("it is ours");
+    let queue = Queue { memory_bytes: 1 << 20, spill: Some(spill.as_fd()) };
+    let done = FanOut::new(&source, &sinks).run_queued(queue, &Lags::of(1), &go_on, &|_| ());
+    assert_eq!(done.expect_err("refused").kind(), ErrorKind::InvalidInput);
+    assert_eq!(file.stream_position().expect("a file"), 0);
+}
+
 #[test]
 fn what_only_listens_has_all_of_it_where_it_is_told_that_the_source_ended() {
     let bytes = stream(3_000_000);

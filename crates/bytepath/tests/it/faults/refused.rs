@@ -45,6 +45,10 @@ fn filtered<T: Send>(program: BpfProgram, work: impl FnOnce() -> T + Send) -> T 
 
 /// Answers the calls with this error number, of which 0 is success with nothing moved.
 fn filter(calls: &[Refusing], errno: u32) -> BpfProgram {
+    answering(calls, SeccompAction::Errno(errno))
+}
+
+fn answering(calls: &[Refusing], answer: SeccompAction) -> BpfProgram {
     let rules = calls.iter().map(|refusing| {
         let conditions = refusing.where_argument.map(|(argument, value)| {
             let (len, is) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
@@ -53,9 +57,8 @@ fn filter(calls: &[Refusing], errno: u32) -> BpfProgram {
         let rules = conditions.map(|condition| SeccompRule::new(vec![condition]).expect("a rule"));
         (refusing.call, rules.into_iter().collect())
     });
-    let refused = SeccompAction::Errno(errno);
     let here = std::env::consts::ARCH.try_into().expect("an architecture that it knows");
-    SeccompFilter::new(rules.collect(), SeccompAction::Allow, refused, here)
+    SeccompFilter::new(rules.collect(), SeccompAction::Allow, answer, here)
         .and_then(BpfProgram::try_from)
         .expect("a filter")
 }
@@ -189,6 +192,34 @@ fn a_ring_that_is_not_permitted_is_told_from_one_that_is_not_known() {
         let said = refusal.to_string();
         assert!(said.starts_with(words), "{said}");
     }
+}
+
+/// As of one thread that a server has put into a sandbox, also where it has moved bytes before.
+#[test]
+fn calls_that_kill_one_thread_alone_or_later_are_not_made() {
+    if !crate::is_alone("faults::refused::calls_that_kill_one_thread_alone_or_later_are_not_made") {
+        return;
+    }
+    let killing = |calls: &[i64]| answering(&always(calls), SeccompAction::KillProcess);
+    let ring = || Ring::open(&Setup::default()).map(drop).map_err(|refusal| refusal.errno);
+    let before = ring();
+    assert_ne!(before, Err(Some(Errno::PERM)), "this test is under no such filter");
+    let deadly = [libc::SYS_io_uring_setup, libc::SYS_io_setup, libc::SYS_userfaultfd];
+    filtered(killing(&[libc::SYS_acct]), || {
+        assert_eq!(ring(), before, "a filter of something else");
+        let more = killing(&deadly);
+        seccompiler::apply_filter(&more).expect("the filter is installed");
+        assert_eq!(ring(), Err(Some(Errno::PERM)));
+        for (only, is_moved) in
+            [("uring", false), ("linux-aio", false), ("parallel", true), ("read-write", true)]
+        {
+            let ends = (source_named("memfd"), sink_named("memfd"));
+            let trial = Trial { only: Some(only), ..Trial::new(ends.0, ends.1, (3 << 20) + 5) };
+            let ended = trial.run();
+            assert_eq!(matches!(ended, Ended::Moved(_)), is_moved, "{only}: {ended:?}");
+        }
+    });
+    assert_eq!(ring(), before, "another thread is free to");
 }
 
 /// A filter that lets rings be made and not used.

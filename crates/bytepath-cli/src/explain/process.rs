@@ -30,7 +30,11 @@ pub(super) fn run(
     let number = number.with_context(|| format!("there is no process {pid}"))?;
     let process = match pidfd_open(number, PidfdFlags::empty()) {
         Ok(process) => process,
-        Err(Errno::SRCH | Errno::INVAL) => bail!("there is no process {pid}"),
+        Err(Errno::SRCH) => bail!("there is no process {pid}"),
+        // Older kernels say EINVAL.
+        Err(Errno::NOENT | Errno::INVAL) => {
+            bail!("{pid} is a thread; name its process (Tgid in /proc/{pid}/status)")
+        }
         Err(errno) => bail!("cannot look at process {pid}: {}", std::io::Error::from(errno)),
     };
     let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();

@@ -98,6 +98,12 @@ fn what_makes_no_sense_is_refused() {
     run(&mut bytepath(&["explain", "--for", "1s"])).refused(2, &["--pid"]);
     run(&mut bytepath(&["explain", "--pid", "4194400"]))
         .refused(1, &["there is no process 4194400"]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let thread = rustix::thread::gettid().to_string();
+            run(&mut bytepath(&["explain", "--pid", &thread])).refused(1, &["is a thread", "Tgid"]);
+        });
+    });
     run(&mut bytepath(&["explain", "--stacks", "tea", "--", "true"])).refused(2, &["tables, fp"]);
     run(&mut bytepath(&["explain", "--flame", "/nonexistent/x.svg", "--", "true"]))
         .refused(1, &["/nonexistent/x.svg"]);

@@ -49,10 +49,13 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn file_and_arm(named: &OsStr) -> (&OsStr, Option<Cow<'_, str>>) {
     let bytes = named.as_bytes();
-    match bytes.iter().rposition(|byte| *byte == b'#') {
-        // A file may have a # in its name.
+    let file = |hash: usize| OsStr::from_bytes(&bytes[..hash]);
+    let mut hashes = (0..bytes.len()).filter(|at| bytes[*at] == b'#');
+    // A file may have a # in its name, and so may an arm.
+    let there = hashes.clone().find(|hash| Path::new(file(*hash)).exists());
+    match there.or_else(|| hashes.next_back()) {
         Some(hash) if !Path::new(named).exists() => {
-            (OsStr::from_bytes(&bytes[..hash]), Some(String::from_utf8_lossy(&bytes[hash + 1..])))
+            (file(hash), Some(String::from_utf8_lossy(&bytes[hash + 1..])))
         }
         _ => (named, None),
     }

@@ -473,3 +473,21 @@ fn records_of_any_name_are_put_beside_each_other() {
     assert_eq!(done.status.code(), Some(1), "it is no wrong usage: {done:?}");
     assert!(done.stderr.contains("no-such-\u{fffd}"), "{done:?}");
 }
+
+#[test]
+fn a_hash_may_stand_in_the_name_of_an_arm_and_of_a_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let made = run(&mut bytepath(&["explain", "--json", "-", "--", "true"]));
+    let mut record = Record::from_json(&made.stdout).expect("a record");
+    let other = record.arms[0].clone();
+    record.arms[0].name = "b#c".to_owned();
+    record.arms.push(other);
+    let text = record.to_json().expect("JSON");
+    for file in ["r.json", "a#r.json"] {
+        fs::write(dir.path().join(file), &text).expect("it is written");
+        let named = format!("{file}#b#c");
+        let diff = ["explain", "diff", &named, &named];
+        let shown = run(bytepath(&diff).current_dir(dir.path())).well().stdout;
+        assert!(shown.starts_with("before: b#c\nafter:  b#c\n"), "{file}: {shown}");
+    }
+}

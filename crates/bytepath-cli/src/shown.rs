@@ -71,7 +71,7 @@ fn stacks(name: &str) -> Result<Stacks, String> {
     }
 }
 
-/// A file for an export, looked at before the work.
+/// A file for an export.
 struct File {
     path: PathBuf,
     make: fn(&Named<'_>) -> anyhow::Result<Vec<u8>>,
@@ -129,24 +129,29 @@ impl Shown {
         .collect()
     }
 
-    /// Sees that the files can be written, so that nobody learns it after the work, and that they are
-    /// neither each other nor those that other options name.
+    /// Sees that the files are neither each other nor those that other options name.
     pub(crate) fn check(&self, others: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
         let own =
             [("--flame", &self.flame), ("--folded", &self.folded), ("--firefox", &self.firefox)]
                 .map(|(option, file)| (option, file.as_deref()));
         output::each_its_own(&[others, &own].concat()).map_err(wrong_usage)?;
-        let files = self.files();
         let samples = self.tree || self.symbol.is_some() || self.thread.is_some();
-        if self.trace.is_some() && (samples || !files.is_empty()) {
+        if self.trace.is_some() && (samples || !self.files().is_empty()) {
             return Err(wrong_usage(
                 "--trace takes no samples, of which --tree, --symbol, --thread and the files are made",
             ));
         }
-        for file in files {
-            Output::open(&file.path)?;
-        }
         Ok(())
+    }
+
+    /// Opens the files, so that nobody learns after the work that one cannot be written.
+    pub(crate) fn open(&self) -> anyhow::Result<Vec<Output>> {
+        self.files().iter().map(|file| Output::open(&file.path)).collect()
+    }
+
+    /// The same, where there may be several that are explained, each with files of its own.
+    pub(crate) fn look(&self) -> anyhow::Result<()> {
+        self.files().iter().try_for_each(|file| Output::look(&file.path))
     }
 
     /// The text for a terminal.
@@ -181,10 +186,11 @@ impl Shown {
         }
     }
 
-    /// Writes the files; one that fails does not keep the others from it, and is told.
-    pub(crate) fn write(&self, all: &[Named<'_>]) -> anyhow::Result<()> {
-        let write = |(path, text): (PathBuf, Vec<u8>)| Output::open(&path)?.write(&text);
-        let written = self.made(all).into_iter().map(|made| made.and_then(write));
+    /// Writes the files that were opened, of one that is explained; one that fails does not keep the
+    /// others from it, and is told.
+    pub(crate) fn write(&self, opened: Vec<Output>, named: Named<'_>) -> anyhow::Result<()> {
+        let made = self.made(&[named]).into_iter();
+        let written = opened.into_iter().zip(made).map(|(file, made)| file.write(&made?.1));
         written.fold(Ok(()), said::also)
     }
 

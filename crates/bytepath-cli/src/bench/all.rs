@@ -107,7 +107,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
             )));
         }
     }
-    drop(options.report.as_deref().map(Output::open).transpose()?);
+    options.report.as_deref().map_or(Ok(()), Output::look)?;
     let passing = Folder::make(&std::env::temp_dir()).context("a folder for the records")?;
     let records = options.json_dir.as_deref().unwrap_or(passing.path());
     let (started, mut failed, mut ran) = (Instant::now(), Vec::new(), 0);

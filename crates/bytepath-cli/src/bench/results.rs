@@ -40,6 +40,7 @@ impl Measuring {
         }
         let files = [("--json", &self.json), ("--csv", &self.csv), ("--report", &self.report)];
         self.shown.check(&files.map(|(option, file)| (option, file.as_deref())))?;
+        self.shown.look()?;
         let open = |path: &Option<PathBuf>| path.as_deref().map(Output::open).transpose();
         Ok(Outputs {
             json: open(&self.json)?,

@@ -153,6 +153,33 @@ fn every_file_that_was_asked_for_is_written_and_can_be_read() {
 }
 
 #[test]
+fn who_reads_a_fifo_gets_what_is_exported_to_it() {
+    if !may_see_all() {
+        return;
+    }
+    let arm = "explain pipes --arms write-read@free --placement free --blocks 2 --time 20ms";
+    for words in [&format!("explain FILES -- sh -c '{WORKS}'"), &format!("{arm} FILES")] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let words = words.replace("FILES", "--folded f --firefox g");
+        let done = shell(&format!(
+            "cd {} && mkfifo f g && {{ cat f >folded & cat g >firefox & {BYTEPATH} {words}; code=$?; wait; exit $code; }}",
+            dir.path().display()
+        ));
+        assert!(done.status.success(), "{words}: {done:?}");
+        let text = |name: &str| fs::read_to_string(dir.path().join(name)).expect("it was read");
+        assert!(text("folded").lines().count() > 1, "{words}: {done:?}");
+        assert!(serde_json::from_str::<Value>(&text("firefox")).is_ok(), "{words}: {done:?}");
+    }
+}
+
+#[test]
+fn each_file_that_cannot_be_written_is_told() {
+    let words = ["--folded", "/dev/full", "--json", "/dev/full", "--", "true"];
+    let done = run(bytepath(&["explain"]).args(words)).refused(1, &[]);
+    assert_eq!(done.stderr.matches("cannot write /dev/full").count(), 2, "{done:?}");
+}
+
+#[test]
 fn a_process_that_dies_meanwhile_is_told_of() {
     if !may_see_all() {
         return;

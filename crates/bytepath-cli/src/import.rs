@@ -15,7 +15,7 @@ use crate::kept::keep;
 use crate::output::{self, Output};
 use crate::style::style;
 use crate::usage::wrong_usage;
-use crate::{interrupt, records, report};
+use crate::{interrupt, records, report, said};
 
 /// Make records of what hyperfine (--export-json) and fio (--output-format=json) measured, to
 /// report and compare
@@ -45,16 +45,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         .iter()
         .map(|record| if options.no_store { None } else { stored(record) }.unwrap_or_default())
         .collect();
-    if let Some(output) = output {
-        output.write(report::json(&records)?.as_bytes())?;
-    }
+    let written = output.map_or(Ok(()), |output| output.write(report::json(&records)?.as_bytes()));
     if options.json.as_deref().is_some_and(output::is_stdout) {
-        return Ok(());
+        return written;
     }
     let tables = records.iter().zip(kept);
     let tables = tables.map(|(record, kept)| table::render(record, style()) + &kept);
     let text = tables.collect::<Vec<_>>().join("\n");
-    std::io::stdout().write_all(text.as_bytes()).context("standard output")
+    let printed = std::io::stdout().write_all(text.as_bytes()).context("standard output");
+    said::also(written, said::printed(printed))
 }
 
 fn record(name: &OsStr) -> anyhow::Result<Record> {

@@ -13,9 +13,9 @@ use bytepath_report::{Arm, Explained};
 use clap::Args;
 
 use crate::output::{self, Output};
-use crate::records;
 use crate::style::style;
 use crate::usage::wrong_usage;
+use crate::{records, said};
 
 /// Put two explanations beside each other: which costs grew, which shrank, and a flame graph of it
 #[derive(Args)]
@@ -43,8 +43,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         output.write(&flame::difference(&title, &before.1.stacks, &after.1.stacks)?)
     });
     let table = printable(&heading) + &text;
-    std::io::stdout().write_all(table.as_bytes()).context("standard output")?;
-    drawn
+    let printed = std::io::stdout().write_all(table.as_bytes()).context("standard output");
+    said::also(drawn, said::printed(printed))
 }
 
 fn file_and_arm(named: &OsStr) -> (&OsStr, Option<Cow<'_, str>>) {

@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::recorded::Explaining;
 use crate::run::Signals;
-use crate::said::say;
+use crate::said::{self, say};
 use crate::shown::Shown;
 
 /// Signals are looked for so often.
@@ -68,7 +68,7 @@ pub(super) fn run(
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         shown => shown.context("standard output"),
     };
-    let said = said.and(shown);
+    let said = said::also(said, shown);
     if let Some(signal) = signal {
         said.unwrap_or_else(|error| say(format_args!("bytepath: {error:#}")));
         crate::run::end_by(signal);

@@ -11,6 +11,7 @@ use bytepath_lab::program::Program;
 use bytepath_report::{Arm, Experiment, Record, Sample, SchemaName, Unit, json, short_name};
 
 use crate::output::{Output, is_stdout};
+use crate::said;
 use crate::shown::{Named, Shown};
 use crate::style::style;
 
@@ -90,7 +91,7 @@ impl Explaining {
             }
             None => Ok(()),
         };
-        exported.and(written)
+        said::also(exported, written)
     }
 }
 

@@ -246,20 +246,17 @@ impl Outputs {
 
     /// Writes it to every file asked for; one that fails does not keep the other from it.
     fn write(self, comparison: &Comparison) -> anyhow::Result<()> {
-        let json = match self.json {
-            Some(json) => json.write(comparison.to_json()?.as_bytes()),
-            None => Ok(()),
-        };
-        let markdown = match self.markdown {
-            Some(markdown) => markdown.write(comparison.to_markdown().as_bytes()),
-            None => Ok(()),
-        };
-        json.and(markdown)?;
+        let json = self.json.map_or(Ok(()), |json| json.write(comparison.to_json()?.as_bytes()));
+        let markdown = self
+            .markdown
+            .map_or(Ok(()), |markdown| markdown.write(comparison.to_markdown().as_bytes()));
+        let written = said::also(json, markdown);
         if self.alone {
-            return Ok(());
+            return written;
         }
         let text = comparison.render(style());
-        said::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))
+        let printed = std::io::stdout().write_all(text.as_bytes()).context("standard output");
+        said::also(written, said::printed(printed))
     }
 }
 

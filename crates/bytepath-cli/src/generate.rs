@@ -26,7 +26,7 @@ use crate::output::{self, Output};
 use crate::planning::{named_profile, usual_profile};
 use crate::sys::start;
 use crate::usage::wrong_usage;
-use crate::{classic, ends, errno, values};
+use crate::{classic, ends, errno, said, values};
 use send::{Limit, Sender, Went};
 use source::Source;
 
@@ -267,10 +267,8 @@ fn generate(mut source: Source, limit: Limit, how: &How) -> anyhow::Result<()> {
     if how.explain_plan {
         sender.explain(profile.as_ref());
     }
-    if let Some(json) = json {
-        ends::save(&sender.report(), "outlet", Some(json))?;
-    }
-    match went {
+    let saved = ends::save(&sender.report(), "outlet", json);
+    let went = match went {
         Ok(Went::Done) => Ok(()),
         Ok(Went::ReaderLeft) if how.json.is_some() => Ok(()),
         Ok(Went::ReaderLeft) => {
@@ -278,7 +276,8 @@ fn generate(mut source: Source, limit: Limit, how: &How) -> anyhow::Result<()> {
             Err(anyhow!("standard output: {}", errno::word(Errno::PIPE)))
         }
         Err(error) => Err(error).context("standard output"),
-    }
+    };
+    said::also(saved, went)
 }
 
 fn pages(name: &str) -> Result<PageSize, String> {

@@ -1,9 +1,10 @@
 //! `bytepath import`: records of what hyperfine and fio measured.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
 use bytepath_lab::import;
@@ -14,7 +15,7 @@ use crate::kept::keep;
 use crate::output::{self, Output};
 use crate::style::style;
 use crate::usage::wrong_usage;
-use crate::{interrupt, records, report};
+use crate::{interrupt, records, report, said};
 
 /// Make records of what hyperfine (--export-json) and fio (--output-format=json) measured, to
 /// report and compare
@@ -44,30 +45,29 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         .iter()
         .map(|record| if options.no_store { None } else { stored(record) }.unwrap_or_default())
         .collect();
-    if let Some(output) = output {
-        output.write(report::json(&records)?.as_bytes())?;
-    }
+    let written = output.map_or(Ok(()), |output| output.write(report::json(&records)?.as_bytes()));
     if options.json.as_deref().is_some_and(output::is_stdout) {
-        return Ok(());
+        return written;
     }
     let tables = records.iter().zip(kept);
     let tables = tables.map(|(record, kept)| table::render(record, style()) + &kept);
     let text = tables.collect::<Vec<_>>().join("\n");
-    std::io::stdout().write_all(text.as_bytes()).context("standard output")
+    let printed = std::io::stdout().write_all(text.as_bytes()).context("standard output");
+    said::also(written, said::printed(printed))
 }
-
-/// When the year 10000 begins, in seconds after the epoch.
-const YEAR_10000_S: u64 = 253_402_300_800;
 
 fn record(name: &OsStr) -> anyhow::Result<Record> {
     let text = records::text(name)?;
-    let written = std::fs::metadata(name).and_then(|file| file.modified());
-    let written = written.unwrap_or_else(|_| SystemTime::now());
-    // Before 1970 or behind 9999 there is no way to write it.
-    let since = written.duration_since(SystemTime::UNIX_EPOCH).ok();
-    let can_be_written = since.is_some_and(|since| since.as_secs() < YEAR_10000_S);
-    let written = if can_be_written { written } else { SystemTime::now() };
-    let written = humantime::format_rfc3339_seconds(written).to_string();
+    let file = match name == "-" {
+        true => {
+            let stdin = std::io::stdin().as_fd().try_clone_to_owned();
+            stdin.and_then(|stdin| File::from(stdin).metadata())
+        }
+        false => std::fs::metadata(name),
+    };
+    // What comes through a pipe was written just now.
+    let file = file.ok().filter(Metadata::is_file);
+    let written = records::time(file.and_then(|file| file.modified().ok()));
     let record = import::record(&text, &written);
     // The error says its cause itself.
     record.map_err(|error| anyhow!("{}: {error}", records::shown(name)))

@@ -62,8 +62,7 @@ impl Kept {
     /// The run that started last but so many.
     fn last(&self, word: &str, back: usize) -> anyhow::Result<&Entry> {
         let sound: Vec<_> = self.entries.iter().filter(|run| run.problem.is_none()).collect();
-        let index = sound.len().checked_sub(back + 1);
-        index.map(|index| sound[index]).with_context(|| match sound.len() {
+        sound.iter().rev().nth(back).copied().with_context(|| match sound.len() {
             0 => format!("{word}: no run is kept in {}", self.store.folder().display()),
             1 => format!("{word}: only one run is kept"),
             count => format!("{word}: only {count} runs are kept"),

@@ -49,6 +49,17 @@ impl Output {
         Ok(Output { path: path.to_owned(), way })
     }
 
+    /// Sees the same of what is opened later. To open a FIFO and close it tells whoever reads it that this
+    /// was all.
+    pub(crate) fn look(path: &Path) -> anyhow::Result<()> {
+        match std::fs::metadata(path) {
+            Ok(found) if found.file_type().is_fifo() && !is_stdout(path) => followed(path)
+                .and_then(|_| Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?))
+                .with_context(|| format!("cannot write {}", path.display())),
+            _ => Output::open(path).map(drop),
+        }
+    }
+
     fn way(path: &Path) -> anyhow::Result<Way> {
         if is_stdout(path) {
             return Ok(Way::Stdout);

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt as _;
+use std::time::SystemTime;
 
 use anyhow::{Context, anyhow, bail};
 use bytepath_lab::store::RECORD_BYTES_MAX;
@@ -54,4 +55,17 @@ pub(crate) fn shown(name: &OsStr) -> String {
         true => "standard input".to_owned(),
         false => name.to_string_lossy().into_owned(),
     }
+}
+
+/// When the year 10000 begins, in seconds after the epoch.
+const YEAR_10000_S: u64 = 253_402_300_800;
+
+/// A time as records have it; now, where there is none. Before 1970 or behind 9999 there is no way to
+/// write it.
+pub(crate) fn time(at: Option<SystemTime>) -> String {
+    let can_be_written = |at: &SystemTime| {
+        at.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|since| since.as_secs() < YEAR_10000_S)
+    };
+    let at = at.filter(can_be_written).unwrap_or_else(SystemTime::now);
+    humantime::format_rfc3339_seconds(at).to_string()
 }

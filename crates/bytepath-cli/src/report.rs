@@ -34,7 +34,7 @@ pub(crate) struct Options {
 
 /// What a report is written as.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(crate) enum Format {
     /// One page for a browser, with nothing beside it
     Html,
     /// Markdown, with a table
@@ -83,16 +83,22 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 /// terminal.
 fn format(asked: Option<Format>, output: Option<&Path>) -> anyhow::Result<Option<Format>> {
     let Some(path) = output.filter(|_| asked.is_none()) else { return Ok(asked) };
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    match ending.to_ascii_lowercase().as_str() {
-        "html" | "htm" => Ok(Some(Format::Html)),
-        "md" | "markdown" => Ok(Some(Format::Markdown)),
-        "csv" => Ok(Some(Format::Csv)),
-        "json" => Ok(Some(Format::Json)),
-        _ => Err(wrong_usage(format!(
+    of_ending(path).map(Some).ok_or_else(|| {
+        wrong_usage(format!(
             "{} does not say a format; give --format html, markdown, csv or json",
             path.display()
-        ))),
+        ))
+    })
+}
+
+/// The format that a file's ending says.
+pub(crate) fn of_ending(path: &Path) -> Option<Format> {
+    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+        "html" | "htm" => Some(Format::Html),
+        "md" | "markdown" => Some(Format::Markdown),
+        "csv" => Some(Format::Csv),
+        "json" => Some(Format::Json),
+        _ => None,
     }
 }
 

@@ -250,8 +250,8 @@ fn run_and_explain(
         let done = explaining.end(&name, |text| said = said::said(format_args!("{text}")));
         done.and(said.context("standard error"))
     });
-    let told = told_of_the_end(options, &watched, whole.as_ref(), took, end, json).and(said);
-    match told {
+    let told = told_of_the_end(options, &watched, whole.as_ref(), took, end, json);
+    match said::also(said, told) {
         // How the pipeline ended is what whoever asks for its status wants to know.
         Err(error) if end.status() != 0 => say(format_args!("bytepath: {error:#}")),
         told => told?,

@@ -1,6 +1,8 @@
 //! What of an explanation is shown, and the files that it goes to.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -69,7 +71,7 @@ fn stacks(name: &str) -> Result<Stacks, String> {
     }
 }
 
-/// A file for an export, looked at before the work.
+/// A file for an export.
 struct File {
     path: PathBuf,
     make: fn(&Named<'_>) -> anyhow::Result<Vec<u8>>,
@@ -127,24 +129,29 @@ impl Shown {
         .collect()
     }
 
-    /// Sees that the files can be written, so that nobody learns it after the work, and that they are
-    /// neither each other nor those that other options name.
+    /// Sees that the files are neither each other nor those that other options name.
     pub(crate) fn check(&self, others: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
         let own =
             [("--flame", &self.flame), ("--folded", &self.folded), ("--firefox", &self.firefox)]
                 .map(|(option, file)| (option, file.as_deref()));
         output::each_its_own(&[others, &own].concat()).map_err(wrong_usage)?;
-        let files = self.files();
         let samples = self.tree || self.symbol.is_some() || self.thread.is_some();
-        if self.trace.is_some() && (samples || !files.is_empty()) {
+        if self.trace.is_some() && (samples || !self.files().is_empty()) {
             return Err(wrong_usage(
                 "--trace takes no samples, of which --tree, --symbol, --thread and the files are made",
             ));
         }
-        for file in files {
-            Output::open(&file.path)?;
-        }
         Ok(())
+    }
+
+    /// Opens the files, so that nobody learns after the work that one cannot be written.
+    pub(crate) fn open(&self) -> anyhow::Result<Vec<Output>> {
+        self.files().iter().map(|file| Output::open(&file.path)).collect()
+    }
+
+    /// The same, where there may be several that are explained, each with files of its own.
+    pub(crate) fn look(&self) -> anyhow::Result<()> {
+        self.files().iter().try_for_each(|file| Output::look(&file.path))
     }
 
     /// The text for a terminal.
@@ -179,17 +186,18 @@ impl Shown {
         }
     }
 
-    /// Writes the files; one that fails does not keep the others from it, and is told.
-    pub(crate) fn write(&self, all: &[Named<'_>]) -> anyhow::Result<()> {
-        let write = |(path, text): (PathBuf, Vec<u8>)| Output::open(&path)?.write(&text);
-        let written = self.made(all).into_iter().map(|made| made.and_then(write));
+    /// Writes the files that were opened, of one that is explained; one that fails does not keep the
+    /// others from it, and is told.
+    pub(crate) fn write(&self, opened: Vec<Output>, named: Named<'_>) -> anyhow::Result<()> {
+        let made = self.made(&[named]).into_iter();
+        let written = opened.into_iter().zip(made).map(|(file, made)| file.write(&made?.1));
         written.fold(Ok(()), said::also)
     }
 
     /// The files, and what is to be in them; where there is more than one to be explained, each has its
     /// own, with its name in the file's. One that there are no samples for is an error.
     pub(crate) fn made(&self, all: &[Named<'_>]) -> Vec<anyhow::Result<(PathBuf, Vec<u8>)>> {
-        let one = |file: &File, named: &Named<'_>, taken: &mut HashSet<String>| {
+        let one = |file: &File, named: &Named<'_>, taken: &mut HashSet<PathBuf>| {
             let path = match all.len() {
                 1 => file.path.clone(),
                 _ => beside(&file.path, named.name, taken),
@@ -228,23 +236,32 @@ fn cannot_write(path: &Path, named: &Named<'_>, why: &str) -> anyhow::Error {
     anyhow::anyhow!("cannot write {}, of {}: {why}", path.display(), named.name)
 }
 
-/// `out.svg` and `write-read@same-cpu` make `out.write-read@same-cpu.svg`; a name that is taken
-/// gets a number: two may differ in nothing that can stand in the name of a file.
-fn beside(path: &Path, name: &str, taken: &mut HashSet<String>) -> PathBuf {
+/// `out.svg` and `write-read@same-cpu` make `out.write-read@same-cpu.svg`, cut to what a file can be
+/// called; a name that is taken gets a number: two may differ in nothing that can stand there.
+fn beside(path: &Path, name: &str, taken: &mut HashSet<PathBuf>) -> PathBuf {
     let safe: String = name
         .chars()
         .map(|char| if char.is_alphanumeric() || "@-_.".contains(char) { char } else { '_' })
         .collect();
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let numbers = (2..).map(|number| format!("{safe}-{number}"));
-    let mut free = std::iter::once(safe.clone()).chain(numbers);
-    let own = free.find(|name| taken.insert(name.clone())).expect("there is a number for each");
-    let name = match path.extension() {
-        Some(extension) => format!("{stem}.{own}.{}", extension.to_string_lossy()),
-        None => format!("{stem}.{own}"),
-    };
-    path.with_file_name(name)
+    let stem = path.file_stem().unwrap_or_default();
+    let whole = [stem.as_bytes(), b".", safe.as_bytes()].concat();
+    let ending = path.extension().map(|ending| [b".", ending.as_bytes()].concat());
+    let ending = ending.unwrap_or_default();
+    let numbers = (2..).map(|number| format!("-{number}"));
+    let mut names = std::iter::once(String::new()).chain(numbers).map(|number| {
+        let mut end = whole.len().min(NAME_BYTES_MAX.saturating_sub(number.len() + ending.len()));
+        // A letter is left whole.
+        while end > 0 && whole.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+            end -= 1;
+        }
+        let name = [&whole[..end], number.as_bytes(), &ending].concat();
+        path.with_file_name(OsString::from_vec(name))
+    });
+    names.find(|name| taken.insert(name.clone())).expect("there is a number for each")
 }
+
+/// What Linux allows (NAME_MAX).
+const NAME_BYTES_MAX: usize = 255;
 
 #[cfg(test)]
 mod tests {
@@ -300,7 +317,13 @@ mod tests {
         };
         assert_eq!(path("a/out.svg", "write-read@same-cpu"), "a/out.write-read@same-cpu.svg");
         assert_eq!(path("out", "x/../y z"), "out.x_.._y_z");
+        let cut = [(124, ""), (123, "-2")];
+        let cut = cut.map(|(letters, number)| format!("o.{}{number}.svg", "é".repeat(letters)));
+        assert_eq!(cut.each_ref().map(String::len), [254, 254], "255 with half a letter");
+        assert_eq!([0, 1].map(|_| path("o.svg", &"é".repeat(200))), cut);
         let alike = ["a b-2", "a_b", "a b", "a#b"].map(|name| path("out.svg", name));
         assert_eq!(alike, ["out.a_b-2.svg", "out.a_b.svg", "out.a_b-3.svg", "out.a_b-4.svg"]);
+        let odd = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+        assert_eq!(beside(&odd(b"o\xff.\xfe"), "x", &mut taken), odd(b"o\xff.x.\xfe"));
     }
 }

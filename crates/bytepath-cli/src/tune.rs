@@ -108,7 +108,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn show(path: &Path, options: &Options) -> anyhow::Result<()> {
     let profile = Profile::read(path)?;
-    said::printed(tell(&profile, options, None))?;
+    tell(&profile, options, None)?;
     remark_on_places(&profile, path);
     Ok(profile.check_machine(Machine::this()).map_err(|error| error.of(path))?)
 }
@@ -129,16 +129,15 @@ fn tell(profile: &Profile, options: &Options, json: Option<Output>) -> anyhow::R
     };
     let alone = options.json.as_deref().is_some_and(output::is_stdout);
     let kept = options.profile.as_deref();
-    if let Some(json) = json {
-        json.write(text(profile)?.as_bytes())?;
-    }
+    let written = json.map_or(Ok(()), |json| json.write(text(profile)?.as_bytes()));
     if !alone {
-        return table::print(profile, kept).context("standard output");
+        let printed = table::print(profile, kept).context("standard output");
+        return said::also(written, said::printed(printed));
     }
     for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier(kept)) {
         say(format_args!("{doubt}"));
     }
-    Ok(())
+    written
 }
 
 /// The text that is kept, without spaces: movers read it before they move a byte.
@@ -162,9 +161,8 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     profile.keep_other_places(Profile::read(path).ok());
     let kept = output.write(kept(&profile)?.as_bytes());
     // What was measured is told also where it cannot be kept.
-    let told = said::printed(tell(&profile, options, json));
-    kept?;
-    told?;
+    let told = tell(&profile, options, json);
+    said::also(kept, told)?;
     if !options.json.as_deref().is_some_and(output::is_stdout) {
         use std::io::Write as _;
         let text = format!("\nkept in {}\n", path.display());

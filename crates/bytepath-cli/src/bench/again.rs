@@ -6,16 +6,20 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use bytepath::shell::quoted;
 use bytepath_report::page::COMMAND;
+use clap::Args as _;
 use serde_json::Value;
 
+use crate::values;
+
 /// Options that say where results go; they change nothing about the run.
-const RESULTS: [&str; 3] = ["--json", "--csv", "--report"];
+const RESULTS: [&str; 6] = ["--json", "--csv", "--report", "--flame", "--folded", "--firefox"];
 /// The same, of options without a value.
 const RESULT_FLAGS: [&str; 2] = ["--plot", "--no-store"];
 
 /// The setting in which the record keeps the command, where this is a run of `bench`.
 pub(super) fn command(seed: u64) -> BTreeMap<String, Value> {
-    match again(std::env::args_os().skip(1).collect(), seed) {
+    let words = values::kebab_case(std::env::args_os()).into_iter();
+    match again(words.skip(1).collect(), seed) {
         Some(text) => BTreeMap::from([(COMMAND.to_owned(), text.into())]),
         None => BTreeMap::new(),
     }
@@ -27,9 +31,12 @@ fn again(words: Vec<OsString>, seed: u64) -> Option<String> {
     if words.first().is_none_or(|word| word != "bench") {
         return None;
     }
+    let bench = super::Options::augment_args(clap::Command::new("bench"));
+    let experiment = words.get(1).and_then(|name| bench.find_subcommand(name));
+    let options: Vec<_> = experiment.into_iter().flat_map(clap::Command::get_arguments).collect();
     let mut kept: Vec<OsString> = vec!["bytepath".into()];
     let seeding = || ["--seed".into(), seed.to_string().into()];
-    let mut words = words.into_iter();
+    let mut words = words.into_iter().peekable();
     let mut seeded = false;
     while let Some(word) = words.next() {
         // What follows is no option, whatever it looks like.
@@ -52,7 +59,13 @@ fn again(words: Vec<OsString>, seed: u64) -> Option<String> {
             continue;
         }
         seeded |= word == "--seed" || begins("--seed=");
+        let name = word.to_str().and_then(|word| word.strip_prefix("--"));
+        let is_it = |option: &&&clap::Arg| name.is_some() && option.get_long() == name;
+        // What follows may look like an option, and is its value.
+        let takes_any =
+            options.iter().find(is_it).is_some_and(|it| it.is_allow_hyphen_values_set());
         kept.push(word);
+        kept.extend(words.next_if(|_| takes_any));
     }
     if !seeded {
         kept.extend(seeding());
@@ -72,12 +85,22 @@ mod tests {
 
     #[test]
     fn the_command_keeps_what_makes_the_run_and_not_where_its_results_go() {
-        let typed = words("bench pipes --json out.json --quick --csv=x --plot --arms *@same-cpu");
+        let typed = words(
+            "bench pipes --json out.json --quick --csv=x --plot --flame f --folded=g --firefox h --arms *@same-cpu",
+        );
         let told = again(typed, 7).expect("a bench");
         assert_eq!(told, "bytepath bench pipes --quick --arms '*@same-cpu' --seed 7");
         let told = again(words("bench files --seed 3"), 3).expect("a bench");
         assert_eq!(told, "bytepath bench files --seed 3");
         assert_eq!(again(words("tour"), 3), None);
+    }
+
+    #[test]
+    fn what_is_the_value_of_another_option_is_kept() {
+        let typed = "bench run true --with --json=x --blocks 2 --folded f --with --plot --json y";
+        let told = again(words(typed), 7).expect("a bench");
+        let kept = "bytepath bench run true --with --json=x --blocks 2 --with --plot --seed 7";
+        assert_eq!(told, kept);
     }
 
     #[test]

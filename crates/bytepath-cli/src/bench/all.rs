@@ -15,11 +15,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGTERM;
 
 use crate::hidden::this_program;
-use crate::interrupt;
 use crate::output::{self, Output};
 use crate::quote::always_quoted;
 use crate::said::{self, say};
 use crate::usage::wrong_usage;
+use crate::{interrupt, report};
 
 /// Run every experiment that needs no argument, one after the other; one that fails is told, and the
 /// others go on
@@ -107,7 +107,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
             )));
         }
     }
-    drop(options.report.as_deref().map(Output::open).transpose()?);
+    options.report.as_deref().map_or(Ok(()), Output::look)?;
     let passing = Folder::make(&std::env::temp_dir()).context("a folder for the records")?;
     let records = options.json_dir.as_deref().unwrap_or(passing.path());
     let (started, mut failed, mut ran) = (Instant::now(), Vec::new(), 0);
@@ -138,7 +138,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
     let interrupted = bytepath_lab::interrupt::wished();
     drop(measuring);
     if let (Some(page), false) = (&options.report, made.is_empty()) {
-        report(&made, page)?;
+        paged(&made, page)?;
         let what = if interrupted { "what was measured is" } else { "all of them are" };
         tell(&format!("{what} in {}", page.display()))?;
     }
@@ -162,13 +162,12 @@ fn record_of(experiment: &Known, records: &Path) -> PathBuf {
 }
 
 /// One page about all records.
-fn report(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
+fn paged(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
     let program = this_program()?;
     // It ends with this one.
     let mut command = Confinement::default().command(&program, &program);
     command.arg("report").args(records).arg("-o").arg(page);
-    let ending = page.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    if !["html", "md", "csv", "json"].contains(&ending) {
+    if report::of_ending(page).is_none() {
         command.args(["--format", "html"]);
     }
     let status = command.status();

@@ -40,6 +40,7 @@ impl Measuring {
         }
         let files = [("--json", &self.json), ("--csv", &self.csv), ("--report", &self.report)];
         self.shown.check(&files.map(|(option, file)| (option, file.as_deref())))?;
+        self.shown.look()?;
         let open = |path: &Option<PathBuf>| path.as_deref().map(Output::open).transpose();
         Ok(Outputs {
             json: open(&self.json)?,
@@ -136,8 +137,8 @@ fn put(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::R
     if let Some(kept) = kept {
         text += &format!("\nkept as {kept}\n");
     }
-    said::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))?;
-    saved
+    let printed = std::io::stdout().write_all(text.as_bytes()).context("standard output");
+    said::also(saved, said::printed(printed))
 }
 
 /// Writes the record and its explanations to every file asked for; one that fails does not keep the

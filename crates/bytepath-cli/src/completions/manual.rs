@@ -7,7 +7,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use super::surroundings::{ENVIRONMENT, FILES, Told};
-use crate::values;
+use crate::{records, values};
 
 /// What commands end with; "" are those that have no word of their own.
 const CODES: &[(&str, &[(&str, &str)])] = &[
@@ -154,8 +154,7 @@ fn date() -> String {
     let named = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|seconds| seconds.parse().ok());
     let named =
         named.map(Duration::from_secs).and_then(|at| SystemTime::UNIX_EPOCH.checked_add(at));
-    let time = humantime::format_rfc3339_seconds(named.unwrap_or_else(SystemTime::now)).to_string();
-    time.split('T').next().unwrap_or_default().to_owned()
+    records::time(named).split('T').next().unwrap_or_default().to_owned()
 }
 
 fn exit_status(name: &str) -> String {

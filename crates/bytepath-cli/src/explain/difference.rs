@@ -13,9 +13,9 @@ use bytepath_report::{Arm, Explained};
 use clap::Args;
 
 use crate::output::{self, Output};
-use crate::records;
 use crate::style::style;
 use crate::usage::wrong_usage;
+use crate::{records, said};
 
 /// Put two explanations beside each other: which costs grew, which shrank, and a flame graph of it
 #[derive(Args)]
@@ -43,16 +43,19 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         output.write(&flame::difference(&title, &before.1.stacks, &after.1.stacks)?)
     });
     let table = printable(&heading) + &text;
-    std::io::stdout().write_all(table.as_bytes()).context("standard output")?;
-    drawn
+    let printed = std::io::stdout().write_all(table.as_bytes()).context("standard output");
+    said::also(drawn, said::printed(printed))
 }
 
 fn file_and_arm(named: &OsStr) -> (&OsStr, Option<Cow<'_, str>>) {
     let bytes = named.as_bytes();
-    match bytes.iter().rposition(|byte| *byte == b'#') {
-        // A file may have a # in its name.
+    let file = |hash: usize| OsStr::from_bytes(&bytes[..hash]);
+    let mut hashes = (0..bytes.len()).filter(|at| bytes[*at] == b'#');
+    // A file may have a # in its name, and so may an arm.
+    let there = hashes.clone().find(|hash| Path::new(file(*hash)).exists());
+    match there.or_else(|| hashes.next_back()) {
         Some(hash) if !Path::new(named).exists() => {
-            (OsStr::from_bytes(&bytes[..hash]), Some(String::from_utf8_lossy(&bytes[hash + 1..])))
+            (file(hash), Some(String::from_utf8_lossy(&bytes[hash + 1..])))
         }
         _ => (named, None),
     }

@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::recorded::Explaining;
 use crate::run::Signals;
-use crate::said::say;
+use crate::said::{self, say};
 use crate::shown::Shown;
 
 /// Signals are looked for so often.
@@ -30,7 +30,11 @@ pub(super) fn run(
     let number = number.with_context(|| format!("there is no process {pid}"))?;
     let process = match pidfd_open(number, PidfdFlags::empty()) {
         Ok(process) => process,
-        Err(Errno::SRCH | Errno::INVAL) => bail!("there is no process {pid}"),
+        Err(Errno::SRCH) => bail!("there is no process {pid}"),
+        // Older kernels say EINVAL.
+        Err(Errno::NOENT | Errno::INVAL) => {
+            bail!("{pid} is a thread; name its process (Tgid in /proc/{pid}/status)")
+        }
         Err(errno) => bail!("cannot look at process {pid}: {}", std::io::Error::from(errno)),
     };
     let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -64,7 +68,7 @@ pub(super) fn run(
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         shown => shown.context("standard output"),
     };
-    let said = said.and(shown);
+    let said = said::also(said, shown);
     if let Some(signal) = signal {
         said.unwrap_or_else(|error| say(format_args!("bytepath: {error:#}")));
         crate::run::end_by(signal);

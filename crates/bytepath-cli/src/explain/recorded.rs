@@ -11,12 +11,14 @@ use bytepath_lab::program::Program;
 use bytepath_report::{Arm, Experiment, Record, Sample, SchemaName, Unit, json, short_name};
 
 use crate::output::{Output, is_stdout};
+use crate::said;
 use crate::shown::{Named, Shown};
 use crate::style::style;
 
 /// Looks at what is started from now on, to say afterwards where its time went.
 pub(crate) struct Explaining {
     shown: Shown,
+    exports: Vec<Output>,
     json: Option<Output>,
     alone: bool,
     watch: Option<Watching>,
@@ -36,10 +38,11 @@ impl Explaining {
     /// Sees that results can be written.
     pub(crate) fn new(shown: Shown, json: Option<&Path>) -> anyhow::Result<Explaining> {
         shown.check(&[("--json", json)])?;
+        let exports = shown.open()?;
         let alone = json.is_some_and(is_stdout);
         let json = json.map(Output::open).transpose()?;
         let tracing = shown.trace.map(Tracing::start).transpose()?;
-        Ok(Explaining { shown, json, alone, watch: None, tracing, refused: None })
+        Ok(Explaining { shown, exports, json, alone, watch: None, tracing, refused: None })
     }
 
     /// From now on: of this process and all that this thread starts, or of one that runs.
@@ -76,7 +79,7 @@ impl Explaining {
         if !self.alone {
             say(self.shown.text(&named).trim_end());
         }
-        let exported = self.shown.write(&[named]);
+        let exported = self.shown.write(self.exports, named);
         let written = match self.json {
             Some(output) => {
                 let what = match whom {
@@ -88,7 +91,7 @@ impl Explaining {
             }
             None => Ok(()),
         };
-        exported.and(written)
+        said::also(exported, written)
     }
 }
 

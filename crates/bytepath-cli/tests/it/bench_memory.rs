@@ -313,8 +313,17 @@ fn experiments_are_listed_and_all_of_them_can_be_run_but_some() {
     let json = folder.path().join("records");
     let words =
         ["bench", "all", "--quick", "--no-store", "--without", &others.join(","), "--json-dir"];
-    let done = run(bytepath(&words).arg(&json)).well();
+    // Who reads a FIFO gets the page, as its ending says.
+    let page = folder.path().join("page.markdown");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &page, 0o600.into()).expect("a FIFO");
+    let reader = std::thread::spawn({
+        let page = page.clone();
+        move || std::fs::read_to_string(page)
+    });
+    let done = run(bytepath(&words).arg(&json).arg("--report").arg(&page)).well();
     assert!(done.stdout.contains("=== bytepath bench overhead"), "{done:?}");
+    let page = reader.join().expect("it reads").expect("text");
+    assert!(page.starts_with('#'), "{page}");
     let record = std::fs::read_to_string(json.join("overhead.json")).expect("its record");
     assert!(record.contains("bytepath.record/1"));
     // One that fails is told.

@@ -458,6 +458,14 @@ fn real_runs_are_compared_and_records_come_by_any_way() {
 }
 
 #[test]
+fn each_file_that_cannot_be_written_is_told_and_the_table_shown() {
+    let files = ["--json", "/dev/full", "--markdown", "/dev/full"];
+    let done = known().run(&[&["compare", "base", "other"][..], &files].concat()).refused(1, &[]);
+    assert_eq!(done.stderr.matches("cannot write /dev/full").count(), 2, "{done:?}");
+    assert!(done.stdout.contains("down"), "{done:?}");
+}
+
+#[test]
 fn records_that_are_none_are_refused_with_the_reason() {
     let yard = known();
     let folder = yard.path();

@@ -98,6 +98,12 @@ fn what_makes_no_sense_is_refused() {
     run(&mut bytepath(&["explain", "--for", "1s"])).refused(2, &["--pid"]);
     run(&mut bytepath(&["explain", "--pid", "4194400"]))
         .refused(1, &["there is no process 4194400"]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let thread = rustix::thread::gettid().to_string();
+            run(&mut bytepath(&["explain", "--pid", &thread])).refused(1, &["is a thread", "Tgid"]);
+        });
+    });
     run(&mut bytepath(&["explain", "--stacks", "tea", "--", "true"])).refused(2, &["tables, fp"]);
     run(&mut bytepath(&["explain", "--flame", "/nonexistent/x.svg", "--", "true"]))
         .refused(1, &["/nonexistent/x.svg"]);
@@ -144,6 +150,33 @@ fn every_file_that_was_asked_for_is_written_and_can_be_read() {
     assert!(text("d.svg").contains("red: more than before"));
     run(bytepath(&["explain", "diff", "r1.json#nobody", "r2.json"]).current_dir(dir.path()))
         .refused(1, &["no arm \"nobody\""]);
+}
+
+#[test]
+fn who_reads_a_fifo_gets_what_is_exported_to_it() {
+    if !may_see_all() {
+        return;
+    }
+    let arm = "explain pipes --arms write-read@free --placement free --blocks 2 --time 20ms";
+    for words in [&format!("explain FILES -- sh -c '{WORKS}'"), &format!("{arm} FILES")] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let words = words.replace("FILES", "--folded f --firefox g");
+        let done = shell(&format!(
+            "cd {} && mkfifo f g && {{ cat f >folded & cat g >firefox & {BYTEPATH} {words}; code=$?; wait; exit $code; }}",
+            dir.path().display()
+        ));
+        assert!(done.status.success(), "{words}: {done:?}");
+        let text = |name: &str| fs::read_to_string(dir.path().join(name)).expect("it was read");
+        assert!(text("folded").lines().count() > 1, "{words}: {done:?}");
+        assert!(serde_json::from_str::<Value>(&text("firefox")).is_ok(), "{words}: {done:?}");
+    }
+}
+
+#[test]
+fn each_file_that_cannot_be_written_is_told() {
+    let words = ["--folded", "/dev/full", "--json", "/dev/full", "--", "true"];
+    let done = run(bytepath(&["explain"]).args(words)).refused(1, &[]);
+    assert_eq!(done.stderr.matches("cannot write /dev/full").count(), 2, "{done:?}");
 }
 
 #[test]
@@ -466,4 +499,22 @@ fn records_of_any_name_are_put_beside_each_other() {
     let done = run(bytepath(&["explain", "diff"]).args([name, name]));
     assert_eq!(done.status.code(), Some(1), "it is no wrong usage: {done:?}");
     assert!(done.stderr.contains("no-such-\u{fffd}"), "{done:?}");
+}
+
+#[test]
+fn a_hash_may_stand_in_the_name_of_an_arm_and_of_a_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let made = run(&mut bytepath(&["explain", "--json", "-", "--", "true"]));
+    let mut record = Record::from_json(&made.stdout).expect("a record");
+    let other = record.arms[0].clone();
+    record.arms[0].name = "b#c".to_owned();
+    record.arms.push(other);
+    let text = record.to_json().expect("JSON");
+    for file in ["r.json", "a#r.json"] {
+        fs::write(dir.path().join(file), &text).expect("it is written");
+        let named = format!("{file}#b#c");
+        let diff = ["explain", "diff", &named, &named];
+        let shown = run(bytepath(&diff).current_dir(dir.path())).well().stdout;
+        assert!(shown.starts_with("before: b#c\nafter:  b#c\n"), "{file}: {shown}");
+    }
 }

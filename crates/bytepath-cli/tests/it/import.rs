@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytepath_report::{Record, Unit, latency};
 use serde_json::Value;
@@ -128,6 +129,42 @@ fn several_files_become_several_records() {
     let medians: Vec<_> = records.iter().map(|record| record.arms[0].median).collect();
     assert_eq!(medians, [Some(2.0), Some(4.0)]);
     assert_eq!(records[1].arms[0].ci95, None, "one run has no interval");
+}
+
+#[test]
+fn a_record_is_of_the_day_on_which_what_was_read_was_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let day = 24 * 60 * 60;
+    for (days, name) in [(1, "-"), (2, "h.json")] {
+        let mut file = fs::File::create(folder.path().join(name)).expect("a file");
+        let text = br#"{"results": [{"command": "x", "times": [1.0]}]}"#;
+        std::io::Write::write_all(&mut file, text).expect("it is written");
+        let written = UNIX_EPOCH + Duration::from_secs(days * day);
+        file.set_modified(written).expect("it is ours");
+    }
+    let started = |stdin: Stdio, name: &str| {
+        let mut command = bytepath(&["import", "--no-store", "--json", "-", name]);
+        let done = run(command.current_dir(folder.path()).stdin(stdin)).well();
+        Record::from_json(&done.stdout).expect("a record").started
+    };
+    let file = || fs::File::open(folder.path().join("h.json")).expect("it is there");
+    assert_eq!(started(Stdio::null(), "./-"), "1970-01-02T00:00:00Z");
+    assert_eq!(started(Stdio::null(), "h.json"), "1970-01-03T00:00:00Z");
+    assert_eq!(started(file().into(), "-"), "1970-01-03T00:00:00Z");
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    std::io::copy(&mut file(), &mut writer).expect("room");
+    drop(writer);
+    assert!(started(reader.into(), "-").as_str() > "2000", "nobody knows when, so it is now");
+}
+
+#[test]
+fn what_cannot_be_written_keeps_no_table_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = r#"{"results": [{"command": "x", "times": [1.0]}]}"#;
+    fs::write(folder.path().join("h.json"), text).expect("a file");
+    let done = import(folder.path(), &["h.json", "--no-store", "--json", "/dev/full"])
+        .refused(1, &["cannot write /dev/full"]);
+    assert!(done.stdout.contains("\nx "), "{done:?}");
 }
 
 #[test]

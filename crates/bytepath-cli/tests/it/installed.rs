@@ -253,6 +253,17 @@ fn a_manual_page_is_made_for_every_command() {
 }
 
 #[test]
+fn a_day_that_cannot_be_written_dates_no_manual_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for second in ["253402300799", "253402300800", "18446744073709551615"] {
+        let mut command = bytepath(&["man", folder.path().to_str().expect("plain letters")]);
+        run(command.env("SOURCE_DATE_EPOCH", second)).well();
+        let page = std::fs::read_to_string(folder.path().join("bytepath.1")).expect("it is made");
+        assert_eq!(page.contains(" 9999-12-31 "), second == "253402300799", "{second}: {page}");
+    }
+}
+
+#[test]
 fn manual_pages_are_named_dated_and_in_the_letters_that_every_formatter_reads() {
     let folder = tempfile::tempdir().expect("a folder");
     let words = ["man", folder.path().to_str().expect("plain letters")];

@@ -63,6 +63,12 @@ fn yes_is_what_the_classic_writes() {
 }
 
 #[test]
+fn both_outputs_that_fail_are_told() {
+    shell("$bytepath gen zeros --bytes 1M --json /dev/full >/dev/full")
+        .refused(1, &["bytepath: cannot write /dev/full: ", "bytepath: standard output: "]);
+}
+
+#[test]
 fn every_outlet_repeats_a_line_wherever_it_is_cut() {
     for outlet in OUTLETS {
         let ours = format!("$bytepath gen yes --outlet {} abcdef --bytes 5000001", outlet.name());

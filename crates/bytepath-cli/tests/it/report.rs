@@ -140,7 +140,8 @@ fn a_bench_writes_a_page_and_draws_a_plot_by_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     let words =
         ["bench", "pipes", "--arms", "write-read@same-cpu", "--blocks", "3", "--time", "3ms"];
-    let more = ["--warm-up", "1ms", "--report", "r.html", "--json", "r.json", "--plot"];
+    let more =
+        ["--warm-up", "1ms", "--report", "r.html", "--json", "r.json", "--plot", "--no_store"];
     let mut command = bytepath(&[&words[..], &more[..]].concat());
     let said = run(command.current_dir(folder.path()).env("LC_ALL", "C.UTF-8")).well().stdout;
     assert!(said.contains("├") && said.contains("median and its 95% interval"), "{said}");

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -269,6 +270,17 @@ pub(crate) fn full_pipe() -> Result<(OwnedFd, OwnedFd), String> {
         numbers::bytes(bytes as u64),
         numbers::bytes(wanted as u64)
     ))
+}
+
+/// Two sockets of TCP on the loopback device that are connected.
+pub(crate) fn tcp_pair() -> std::io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let (far, from) = listener.accept()?;
+    if from != near.local_addr()? {
+        return Err(std::io::Error::other("somebody else connected"));
+    }
+    Ok((near, far))
 }
 
 /// Starts a program on a CPU: it inherits the one of the thread that starts it.

@@ -375,6 +375,22 @@ pub fn end(child: &mut Option<Child>) {
     }
 }
 
+/// A process that is ended when it is dropped.
+pub(crate) struct EndedOnDrop(pub(crate) Option<Child>);
+
+impl EndedOnDrop {
+    /// Starts a program as `spawn_on` does.
+    pub(crate) fn spawn_on(command: &mut Command, cpu: Option<usize>) -> Result<Self, String> {
+        spawn_on(command, cpu).map(|child| EndedOnDrop(Some(child)))
+    }
+}
+
+impl Drop for EndedOnDrop {
+    fn drop(&mut self) {
+        end(&mut self.0);
+    }
+}
+
 /// Between two looks at a process that was asked to end.
 const ENDING_LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -403,6 +419,15 @@ pub enum Says {
 
 /// What is said of a process that ended well and said nothing.
 pub(crate) const NO_REPORT: &str = "it ended without a report";
+
+/// Starts a process, and has its report; ended if that does not come in time.
+pub(crate) fn reported<Report: DeserializeOwned>(
+    command: &mut Command,
+    says: Says,
+    limit: Duration,
+) -> Result<Report, String> {
+    ended(&mut EndedOnDrop::spawn_on(command, None)?.0, says, limit)
+}
 
 /// Waits for a process without using a CPU, and reads its report.
 ///

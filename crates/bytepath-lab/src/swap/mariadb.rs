@@ -10,7 +10,7 @@ use super::server::{Line, Server, handed_over, user};
 use super::service_work::{Loaded, Service};
 use super::sysbench;
 use crate::file_set;
-use crate::pipe_work::{Says, end, said, spawn_on};
+use crate::pipe_work::{EndedOnDrop, Says, said};
 use crate::sys::together::end_together;
 use crate::tools;
 
@@ -124,10 +124,8 @@ fn not_made(directory: &Path, error: &std::io::Error) -> String {
 /// Runs a program to its end, which is to come in so long.
 fn told(command: &mut Command, name: &str, limit: Duration) -> Result<String, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Some(spawn_on(end_together(command), None)?);
-    let out = said(&mut child, Says::Output, limit);
-    end(&mut child);
-    out.map_err(|why| format!("{name} failed: {why}"))
+    let mut running = EndedOnDrop::spawn_on(end_together(command), None)?;
+    said(&mut running.0, Says::Output, limit).map_err(|why| format!("{name} failed: {why}"))
 }
 
 impl Service for MariaDb {

@@ -10,7 +10,7 @@ use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::calls::{Operation, Report, Way};
 use crate::ends::Starter;
 use crate::left::Folder;
-use crate::pipe_work::{Says, end, ended, spawn_on};
+use crate::pipe_work::{Says, reported};
 
 /// `bytepath call` of one operation, one way.
 pub struct CallWork {
@@ -57,10 +57,7 @@ impl Work for CallWork {
         command.args(["--warm-up", &format!("{}us", timing.warm_up.as_micros())]);
         command.args(Starter::this().words());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = Some(spawn_on(&mut command, None)?);
-        let report = ended(&mut child, Says::Output, timing.patience());
-        end(&mut child);
-        Ok(outcome(&report?))
+        Ok(outcome(&reported(&mut command, Says::Output, timing.patience())?))
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::ends::{EndReport, Starter};
-use crate::pipe_work::{Says, end, ended, spawn_on};
+use crate::pipe_work::{Says, reported};
 
 /// `bytepath carry` from a source to a sink.
 pub struct CarryWork {
@@ -44,10 +44,7 @@ impl Work for CarryWork {
         command.args(Starter::this().words());
         command.args(["--warm-up", &format!("{}us", timing.warm_up.as_micros())]);
         command.args(["--json", "/dev/stderr"]).stdin(source).stdout(sink).stderr(Stdio::piped());
-        let mut child = Some(spawn_on(&mut command, None)?);
-        let report = ended(&mut child, Says::Errors, timing.patience());
-        end(&mut child);
-        Ok(outcome(&report?))
+        Ok(outcome(&reported(&mut command, Says::Errors, timing.patience())?))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::arm::{Measured, Outcome, TRIAL_TIME, Timing, Work};
 use crate::drive::DriveReport;
 use crate::ends::{Starter, Usage, costs_per_gib};
 use crate::file_set::{FileSet, State};
-use crate::pipe_work::{Says, end, ended, spawn_on};
+use crate::pipe_work::{Says, reported};
 
 /// What both ways of driving files have in common: the files, and how the page cache is to be.
 pub struct Ground {
@@ -44,10 +44,7 @@ impl DriveWork {
         command.args(["--warm-up", &format!("{}us", timing.warm_up.as_micros())]);
         command.args(["--json", "-"]).args(&self.words);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = Some(spawn_on(&mut command, None)?);
-        let report = ended(&mut child, Says::Output, timing.patience());
-        end(&mut child);
-        report
+        reported(&mut command, Says::Output, timing.patience())
     }
 }
 

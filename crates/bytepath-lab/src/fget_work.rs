@@ -21,7 +21,7 @@ use crate::fget::load::{self, Loaded};
 use crate::fget::serve::{Family, Listening, Served, Service};
 use crate::interrupt::{self, Came};
 use crate::left::Folder;
-use crate::pipe_work::{Says, end, ended, spawn_on};
+use crate::pipe_work::{EndedOnDrop, Says, end, ended, spawn_on};
 use crate::to_the_end::{file_in, said};
 use crate::tools;
 
@@ -215,10 +215,8 @@ impl Running {
     fn served(&mut self, patience: Duration) -> Result<Option<Served>, String> {
         let mut all: Option<Served> = None;
         for server in self.servers.drain(..) {
-            let mut server = Some(server);
-            let served = ended::<Served>(&mut server, Says::Output, patience);
-            end(&mut server);
-            let served = served?;
+            let mut server = EndedOnDrop(Some(server));
+            let served: Served = ended(&mut server.0, Says::Output, patience)?;
             all = Some(all.map_or(served, |all| all.with(served)));
         }
         Ok(all)
@@ -306,7 +304,7 @@ impl Work for DescriptorWork {
         let (processes, threads) =
             if several { (self.job.threads, 1) } else { (1, self.job.threads) };
         let null = File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?;
-        let mut children = Children(Vec::new());
+        let mut children = Vec::new();
         for _ in 0..processes {
             let mut command = Command::new(&self.program);
             command.arg("descriptor").args(Starter::this().words());
@@ -319,25 +317,16 @@ impl Work for DescriptorWork {
             command.args(["--warm-up", &format!("{}us", timing.warm_up.as_micros())]);
             let file = null.try_clone().map_err(|error| error.to_string())?;
             command.stdin(file).stdout(Stdio::piped()).stderr(Stdio::piped());
-            children.0.push(Some(spawn_on(&mut command, None)?));
+            children.push(EndedOnDrop::spawn_on(&mut command, None)?);
         }
         let mut all = Called::default();
-        for child in &mut children.0 {
-            all = all.with(ended(child, Says::Output, timing.patience())?);
+        for child in &mut children {
+            all = all.with(ended(&mut child.0, Says::Output, timing.patience())?);
         }
         let value = all.cpu_ns as f64 / all.calls.max(1) as f64;
         let costs =
             Costs { cpu_ns_per_op: Some(value), syscalls_per_op: Some(1.0), ..Costs::default() };
         Ok(Outcome { value, seconds: all.seconds, costs, ..Outcome::default() })
-    }
-}
-
-/// Processes of one sample; ended when dropped.
-struct Children(Vec<Option<Child>>);
-
-impl Drop for Children {
-    fn drop(&mut self) {
-        self.0.iter_mut().for_each(end);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use bytepath::channel::Connection;
 use bytepath::pages::PageSize;
@@ -13,7 +13,7 @@ use crate::descendants::end_with_all;
 use crate::ends::{GIB, Starter, Usage, costs_per_gib};
 use crate::memory::peers::MemoryPeer;
 use crate::memory::{Sweep, SweepReport};
-use crate::pipe_work::{Says, end, ended, said, spawn_on};
+use crate::pipe_work::{self, EndedOnDrop, Says, said, spawn_on};
 use crate::sys::together::end_together;
 use crate::tools::words_of;
 use crate::touches::{Made, Touch, TouchReport};
@@ -82,15 +82,14 @@ impl Work for ShareWork {
         let [writes, reads] = self.cpus;
         let mut writer = end_on("share-write", writes);
         writer.stdin(std::os::fd::OwnedFd::from(near)).stdout(Stdio::null());
-        let mut running = Running(Some(spawn_on(&mut writer, None)?));
+        let mut running = EndedOnDrop::spawn_on(&mut writer, None)?;
         drop(writer);
         let mut reader = end_on("share-read", reads);
         reader.args(times(timing)?);
         reader.stdin(std::os::fd::OwnedFd::from(far)).stdout(Stdio::piped());
-        let mut child = Some(spawn_on(&mut reader, None)?);
+        let report: Result<SweepReport, _> =
+            pipe_work::reported(&mut reader, Says::Output, timing.patience());
         drop(reader);
-        let report = ended::<SweepReport>(&mut child, Says::Output, timing.patience());
-        end(&mut child);
         match report {
             Ok(report) => Ok(outcome(&report, report.usage)),
             // What the writer says tells more, where it was the writer who could not.
@@ -99,15 +98,6 @@ impl Work for ShareWork {
                 _ => why,
             }),
         }
-    }
-}
-
-/// A process that is ended when it is dropped.
-struct Running(Option<Child>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        end(&mut self.0);
     }
 }
 
@@ -203,9 +193,7 @@ fn reported<Report: serde::de::DeserializeOwned>(
 ) -> Result<Report, String> {
     command.args(times(timing)?).args(Starter::this().words());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Some(spawn_on(command, None)?);
-    let report = ended(&mut child, Says::Output, timing.patience());
-    end(&mut child);
+    let report = pipe_work::reported(command, Says::Output, timing.patience());
     report.map_err(|why| hinted(why, pages))
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::ends::{EndReport, GIB, Starter};
 use crate::passing::control::GAVE_UP;
 use crate::passing::{Keeps, Way, controls};
-use crate::pipe_work::{NO_REPORT, Says, costs, end, ended, spawn_on};
+use crate::pipe_work::{EndedOnDrop, NO_REPORT, Says, costs, ended};
 
 /// A file that is passed from a sender to a receiver.
 pub struct PassWork {
@@ -48,32 +48,31 @@ impl PassWork {
         command
     }
 
-    fn start(&self, keeps: Keeps) -> Result<Running, String> {
+    /// The sender and the receiver.
+    fn start(&self, keeps: Keeps) -> Result<(EndedOnDrop, EndedOnDrop), String> {
         let told = |error: std::io::Error| error.to_string();
         let (near, far) = controls().map_err(told)?;
         let file = File::open(&self.file)
             .map_err(|error| format!("cannot open {}: {error}", self.file.display()))?;
         let [sender_cpu, receiver_cpu] = self.cpus.map_or([None; 2], |cpus| cpus.map(Some));
-        let mut running = Running::default();
         let mut receiver = self.end("receive", keeps, receiver_cpu);
         receiver.stdin(near).stdout(Stdio::piped());
-        running.receiver = Some(spawn_on(&mut receiver, receiver_cpu)?);
+        let receives = EndedOnDrop::spawn_on(&mut receiver, receiver_cpu)?;
         // Its control socket is ours too until it is forgotten, and the sender waits for its end.
         drop(receiver);
         let mut sender = self.end("send", keeps, sender_cpu);
         sender.stdin(file).stdout::<OwnedFd>(far);
-        running.sender = Some(spawn_on(&mut sender, sender_cpu)?);
-        drop(sender);
-        Ok(running)
+        let sends = EndedOnDrop::spawn_on(&mut sender, sender_cpu)?;
+        Ok((sends, receives))
     }
 
     fn passed(&self, keeps: Keeps) -> Result<Outcome, String> {
-        let mut running = self.start(keeps)?;
+        let (mut sends, mut receives) = self.start(keeps)?;
         // The slowest machines move 64 MiB/s.
         let patience = PATIENCE + Duration::from_secs(self.bytes >> 26);
-        let received: Result<EndReport, _> = ended(&mut running.receiver, Says::Output, patience);
-        end(&mut running.receiver);
-        let sent: Result<EndReport, _> = ended(&mut running.sender, Says::Errors, patience);
+        let received: Result<EndReport, _> = ended(&mut receives.0, Says::Output, patience);
+        drop(receives);
+        let sent: Result<EndReport, _> = ended(&mut sends.0, Says::Errors, patience);
         let (received, sent) = match (received, sent) {
             (Ok(received), Ok(sent)) => (received, sent),
             (received, sent) => return Err(failure(received.err(), sent.err())),
@@ -145,20 +144,5 @@ impl Work for PassWork {
     fn trial(&self, _timing: &Timing) -> Result<(), String> {
         let keeps = if self.keeps == Keeps::Nothing { Keeps::Checksum } else { self.keeps };
         self.passed(keeps).map(drop)
-    }
-}
-
-/// The processes of one sample; ended when dropped.
-#[derive(Default)]
-struct Running {
-    sender: Option<Child>,
-    receiver: Option<Child>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        for child in [&mut self.sender, &mut self.receiver] {
-            end(child);
-        }
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -271,6 +272,17 @@ pub(crate) fn full_pipe() -> Result<(OwnedFd, OwnedFd), String> {
     ))
 }
 
+/// Two sockets of TCP on the loopback device that are connected.
+pub(crate) fn tcp_pair() -> std::io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let (far, from) = listener.accept()?;
+    if from != near.local_addr()? {
+        return Err(std::io::Error::other("somebody else connected"));
+    }
+    Ok((near, far))
+}
+
 /// Starts a program on a CPU: it inherits the one of the thread that starts it.
 ///
 /// # Errors
@@ -363,6 +375,22 @@ pub fn end(child: &mut Option<Child>) {
     }
 }
 
+/// A process that is ended when it is dropped.
+pub(crate) struct EndedOnDrop(pub(crate) Option<Child>);
+
+impl EndedOnDrop {
+    /// Starts a program as `spawn_on` does.
+    pub(crate) fn spawn_on(command: &mut Command, cpu: Option<usize>) -> Result<Self, String> {
+        spawn_on(command, cpu).map(|child| EndedOnDrop(Some(child)))
+    }
+}
+
+impl Drop for EndedOnDrop {
+    fn drop(&mut self) {
+        end(&mut self.0);
+    }
+}
+
 /// Between two looks at a process that was asked to end.
 const ENDING_LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -391,6 +419,15 @@ pub enum Says {
 
 /// What is said of a process that ended well and said nothing.
 pub(crate) const NO_REPORT: &str = "it ended without a report";
+
+/// Starts a process, and has its report; ended if that does not come in time.
+pub(crate) fn reported<Report: DeserializeOwned>(
+    command: &mut Command,
+    says: Says,
+    limit: Duration,
+) -> Result<Report, String> {
+    ended(&mut EndedOnDrop::spawn_on(command, None)?.0, says, limit)
+}
 
 /// Waits for a process without using a CPU, and reads its report.
 ///

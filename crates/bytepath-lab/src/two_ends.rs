@@ -2,14 +2,14 @@
 //! other answers until it is ended.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde::de::DeserializeOwned;
 
 use crate::arm::{Measured, Timing};
 use crate::ends::Starter;
 use crate::passing::controls;
-use crate::pipe_work::{Says, end, ended, spawn_on};
+use crate::pipe_work::{EndedOnDrop, Says, ended};
 
 /// The two, as they are to be started.
 pub(crate) struct TwoEnds<'a> {
@@ -39,34 +39,19 @@ impl TwoEnds<'_> {
             return Err("this is measured for a time; give one".into());
         };
         let (near, far) = controls().map_err(|error| error.to_string())?;
-        let [begins, answers] = self.cpus.map_or([None; 2], |cpus| cpus.map(Some));
-        let mut running = Running::default();
-        let mut beginning = self.end("begin", begins);
+        let [near_cpu, far_cpu] = self.cpus.map_or([None; 2], |cpus| cpus.map(Some));
+        let mut beginning = self.end("begin", near_cpu);
         beginning.args(["--time", &format!("{}us", time.as_micros())]);
         beginning.args(["--warm-up", &format!("{}us", timing.warm_up.as_micros())]);
         beginning.stdin(near).stdout(Stdio::piped());
-        running.begins = Some(spawn_on(&mut beginning, begins)?);
+        let mut begins = EndedOnDrop::spawn_on(&mut beginning, near_cpu)?;
         // Its control socket is ours too until it is forgotten.
         drop(beginning);
-        let mut answering = self.end("answer", answers);
+        let mut answering = self.end("answer", far_cpu);
         answering.stdin(far).stdout(Stdio::null());
-        running.answers = Some(spawn_on(&mut answering, answers)?);
+        // It never ends by itself.
+        let _answers = EndedOnDrop::spawn_on(&mut answering, far_cpu)?;
         drop(answering);
-        ended(&mut running.begins, Says::Output, timing.patience())
-    }
-}
-
-/// The processes of one sample; ended when dropped. The one that answers never ends by itself.
-#[derive(Default)]
-struct Running {
-    begins: Option<Child>,
-    answers: Option<Child>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        for child in [&mut self.begins, &mut self.answers] {
-            end(child);
-        }
+        ended(&mut begins.0, Says::Output, timing.patience())
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Fget {
     /// What the threads that call do it on: own (a file each), one (all on the same open file)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "own,one")]
     file: Vec<Files>,
-    /// Threads of clients
+    /// Threads of clients, at most one a connection
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     clients: u16,
     /// A real service under the same load, beside: memcached

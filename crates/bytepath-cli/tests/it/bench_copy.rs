@@ -364,6 +364,27 @@ fn a_run_that_is_interrupted_leaves_nothing() {
 }
 
 #[test]
+fn a_file_of_holes_is_not_made_to_its_end_once_a_run_is_interrupted() {
+    let yard = Yard::new();
+    let mut command = yard.command(&["--on", "dir", "--work", "sparse", "--size", "8G"]);
+    let mut bench = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    let mut source = None;
+    until("the file", || {
+        let folders = entries(yard.dir.path());
+        source = folders.iter().find_map(|at| std::fs::File::open(at.join("sparse-source")).ok());
+        source.is_some()
+    });
+    let pid = Pid::from_child(bench.child());
+    kill_process(pid, Signal::INT).expect("it runs");
+    bench.child().wait().expect("it ends");
+    let metadata = source.and_then(|file| file.metadata().ok()).expect("it is still open");
+    // Of each MiB of the whole file 64 KiB are there.
+    let held = std::os::unix::fs::MetadataExt::blocks(&metadata) * 512;
+    assert!(held < 512 << 20, "{held}");
+    yard.is_clean();
+}
+
+#[test]
 fn what_a_copier_has_started_ends_with_the_run() {
     for signal in [Signal::TERM, Signal::KILL] {
         let (yard, folder) = (Yard::new(), tempfile::tempdir().expect("a folder"));

@@ -44,12 +44,24 @@ fn arm<'a>(record: &'a Value, end: &str) -> &'a Value {
 
 #[test]
 fn a_service_answers_in_every_situation() {
+    answers_in_every_situation("2", "7");
+}
+
+#[test]
+fn a_service_answers_where_threads_have_no_connection() {
+    answers_in_every_situation("3", "2");
+}
+
+#[track_caller]
+fn answers_in_every_situation(threads: &str, connections: &str) {
     for sockets in ["unix", "tcp"] {
-        let words =
-            ["--threads", "2", "--connections", "7", "--sockets", sockets, "--arms", sockets];
+        let counts = ["--threads", threads, "--connections", connections];
+        let words = [&counts[..], &["--sockets", sockets, "--arms", sockets]].concat();
         let record = measured(&words);
         for situation in SITUATIONS {
             let arm = arm(&record, &format!("/{situation}"));
+            let why = arm["why"].as_str().unwrap_or_default();
+            assert!(!why.contains(" 0 files"), "{arm}");
             if arm["status"] == "unavailable" && situation.starts_with("uring") {
                 println!("skipped: {situation}: {}", arm["why"]);
                 continue;

@@ -338,6 +338,7 @@ fn sparse(path: &Path, bytes: u64) -> std::io::Result<(u64, u64)> {
     let (mut random, mut piece) = (fastrand::Rng::new(), vec![0; SPARSE_DATA]);
     let (mut at, mut sum) = (0, 0_u64);
     while at < bytes {
+        go_on()?;
         random.fill(&mut piece);
         let count = usize::try_from(bytes - at).map_or(SPARSE_DATA, |left| left.min(SPARSE_DATA));
         file.seek(SeekFrom::Start(at))?;

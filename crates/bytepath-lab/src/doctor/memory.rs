@@ -6,6 +6,7 @@ use bytepath::pages::{PageSize, PagesError, SharedMemory, page_bytes};
 use bytepath_report::numbers;
 
 use super::{Change, Examined, Here, bytes};
+use crate::swap::areas::{self, Active};
 
 /// Every kernel has it.
 const MM: &str = "sys/kernel/mm";
@@ -146,21 +147,19 @@ fn pools(here: &Here<'_>) -> Examined {
     }
 }
 
+/// An area of swap has no higher priority.
+const PRIORITY_MAX: i32 = 32767;
+
 /// Where pages go when memory is short.
 fn swap(here: &Here<'_>) -> Examined {
     let name = "swap";
     let Some(table) = here.text("proc/swaps") else {
         return Examined::unknown(name, "/proc/swaps cannot be read");
     };
-    let rows: Vec<Vec<&str>> = table
-        .lines()
-        .skip(1)
-        .map(|line| line.split_whitespace().collect())
-        .filter(|row: &Vec<&str>| row.len() >= 4)
-        .collect();
-    let used = |row: &Vec<&str>| row[3].parse::<u64>().unwrap_or(0) << 10;
-    let zram = |row: &Vec<&str>| row[0].contains("zram");
-    if rows.is_empty() {
+    let areas = areas::parsed(table.as_bytes());
+    let (zram, disks): (Vec<&Active>, Vec<&Active>) =
+        areas.iter().partition(|area| area.path.to_string_lossy().starts_with("/dev/zram"));
+    if areas.is_empty() {
         return Examined::good(
             name,
             "none",
@@ -168,26 +167,36 @@ fn swap(here: &Here<'_>) -> Examined {
              (zram) makes room",
         );
     }
-    let found: Vec<String> =
-        rows.iter().map(|row| format!("{} ({} used)", row[0], bytes(used(row)))).collect();
-    let disk_used: u64 = rows.iter().filter(|row| !zram(row)).map(used).sum();
-    if disk_used > 0 {
+    let one = |area: &Active| format!("{} ({} used)", area.path.display(), bytes(area.used_bytes));
+    let found = areas.iter().map(one).collect::<Vec<_>>().join(", ");
+    let highest = disks.iter().map(|area| area.priority).max();
+    let above = highest.map_or(100, |highest| highest.saturating_add(1).clamp(100, PRIORITY_MAX));
+    let late = zram.iter().filter(|area| highest.is_some_and(|disk| area.priority <= disk));
+    let late: Vec<String> = late
+        .map(|area| format!("swapoff {0} && swapon -p {above} {0}", area.path.display()))
+        .collect();
+    if !late.is_empty() {
+        let why = "compressed memory (zram) is no sooner used than a disk, which is waited for: its \
+                   priority is not the higher one";
+        return Examined::poor(name, found, why).by(late.join(" && "));
+    }
+    if disks.iter().any(|area| area.used_bytes > 0) {
         return Examined::poor(
             name,
-            found.join(", "),
+            found,
             "memory lies on a disk and is waited for; compressed memory (zram) is ten times as fast",
         )
         .by(format!(
-            "{}z=$(zramctl --find --size {}M --algorithm lz4) && mkswap $z && swapon -p 100 $z",
+            "{}z=$(zramctl --find --size {}M --algorithm lz4) && mkswap $z && swapon -p {above} $z",
             if here.root.join(ZRAM).is_dir() { "" } else { "modprobe zram && " },
             here.machine.memory().total_bytes >> 21
         ));
     }
-    let why = match rows.iter().any(zram) {
-        true => "compressed memory comes before any disk",
-        false => "on a disk, and not in use",
+    let why = match zram.is_empty() {
+        true => "on a disk, and not in use",
+        false => "compressed memory comes before any disk",
     };
-    Examined::good(name, found.join(", "), why)
+    Examined::good(name, found, why)
 }
 
 /// The governors' files, of which there is one for each policy.

@@ -476,6 +476,28 @@ mod tests {
     }
 
     #[test]
+    fn compressed_memory_is_to_be_used_before_any_disk() {
+        let swap = |rows: &str| {
+            let swaps = format!("Filename Type Size Used Priority\n{rows}");
+            let (_root, one) = found("swap", &[("proc/swaps", &swaps)], Facts::ordinary());
+            (one.finding.verdict, one.finding.setting)
+        };
+        let first = "/dev/sda2 partition 9 0 -2\n/dev/zram0 partition 9 8 100\n";
+        assert_eq!(swap(first), (Health::Good, None));
+        assert_eq!(swap("/dev/zram0 partition 9 8 -2\n"), (Health::Good, None));
+        for used in [0, 8] {
+            let last = format!("/dev/sda2 partition 9 {used} -2\n/dev/zram0 partition 9 0 -3\n");
+            let setting = "swapoff /dev/zram0 && swapon -p 100 /dev/zram0";
+            assert_eq!(swap(&last), (Health::Poor, Some(setting.to_owned())));
+        }
+        let beside = "/dev/zram0 partition 9 0 200\n/dev/zram1 partition 9 0 100\n\
+                      /dev/zram2 partition 9 0 5\n/var/zram.swap file 9 0 100\n";
+        let setting = "swapoff /dev/zram1 && swapon -p 101 /dev/zram1 && \
+                       swapoff /dev/zram2 && swapon -p 101 /dev/zram2";
+        assert_eq!(swap(beside), (Health::Poor, Some(setting.to_owned())));
+    }
+
+    #[test]
     fn a_pool_that_is_used_up_is_named_by_its_own_file() {
         let mut facts = Facts::ordinary();
         let (page_bytes, total_pages, free_pages) = (1 << 30, 4, 0);

@@ -125,8 +125,8 @@ impl Contents {
         file.sync_all()
     }
 
-    /// Looks at every block after a run that wrote, and gives those that were written their own
-    /// bytes again; how many blocks there are.
+    /// Looks at every block after a run that wrote, until one is not right, and gives all that were
+    /// written their own bytes again, whatever becomes of the others; how many blocks there are.
     pub(super) fn settle(
         self,
         span: &Span<'_>,
@@ -138,23 +138,22 @@ impl Contents {
         // Aligned, as O_DIRECT demands.
         let mut found = Memory::allocate(io_bytes, &Pages::default()).map_err(no_memory)?;
         let mut expected = vec![0; io_bytes];
-        let mut checked = Ok(blocks);
+        let mut settled = Ok(());
         for block in 0..blocks {
             let at = block * io_bytes as u64;
             let failed = |errno| Wrong::Unreadable { at, errno };
             let version = written.version(block);
-            if checked.is_ok() {
-                let count =
-                    rustix::io::pread(span.file, found.as_mut_slice(), at).map_err(failed)?;
-                let right = self.check(at, version, &found.as_slice()[..count], &mut expected);
-                checked = right.map(|()| blocks);
-            }
+            settled = settled.and_then(|()| {
+                let count = rustix::io::pread(span.file, found.as_mut_slice(), at);
+                let found = &found.as_slice()[..count.map_err(failed)?];
+                self.check(at, version, found, &mut expected)
+            });
             if version == Version::Rewritten {
                 self.fill(at, Version::Own, found.as_mut_slice());
-                put(span.file, found.as_slice(), at).map_err(failed)?;
+                settled = settled.and(put(span.file, found.as_slice(), at).map_err(failed));
             }
         }
-        checked
+        settled.map(|()| blocks)
     }
 }
 
@@ -244,6 +243,26 @@ mod tests {
         contents.fill(1024, Version::Rewritten, &mut block);
         put(file.as_fd(), &block, 1024).expect("written");
         assert_eq!(contents.settle(&span, 512, &written).expect("written as noted"), 4);
+        assert_eq!(contents.settle(&span, 512, &Written::new(4)).expect("its own again"), 4);
+    }
+
+    #[test]
+    fn blocks_get_their_own_bytes_again_though_none_can_be_looked_at() {
+        let named = tempfile::NamedTempFile::new().expect("a file");
+        let contents = Contents::of_file(0);
+        contents.write(named.as_file(), 2048).expect("written");
+        let written = Written::new(4);
+        let mut block = vec![0; 512];
+        for number in [0, 2, 3] {
+            written.begins(number);
+            contents.fill(number * 512, Version::Rewritten, &mut block);
+            put(named.as_fd(), &block, number * 512).expect("written");
+        }
+        let unread = std::fs::File::options().write(true).open(named.path()).expect("opened");
+        let span = Span { file: unread.as_fd(), bytes: 2048 };
+        let wrong = contents.settle(&span, 512, &written).unwrap_err();
+        assert!(matches!(wrong, Wrong::Unreadable { at: 0, errno: Errno::BADF }), "{wrong}");
+        let span = Span { file: named.as_fd(), bytes: 2048 };
         assert_eq!(contents.settle(&span, 512, &Written::new(4)).expect("its own again"), 4);
     }
 }

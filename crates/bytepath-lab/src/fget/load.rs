@@ -26,7 +26,7 @@ pub struct Load {
     pub addresses: Vec<String>,
     /// Connections in all.
     pub connections: usize,
-    /// Threads of clients.
+    /// Threads of clients; no more are started than there are connections.
     pub clients: usize,
     /// The processes that serve.
     pub servers: Vec<u32>,
@@ -68,15 +68,8 @@ impl Load {
     /// looked up.
     pub fn run(&self) -> Result<Loaded, FgetError> {
         raise_descriptor_limit();
-        let connect =
-            |number: usize| Client::connect(&self.addresses[number % self.addresses.len()]);
-        let mut all: Vec<Client> = (0..self.connections).map(connect).collect::<Result<_, _>>()?;
-        let mut of_threads: Vec<Vec<Client>> = (0..self.clients).map(|_| Vec::new()).collect();
-        for (number, client) in all.drain(..).enumerate() {
-            of_threads[number % self.clients].push(client);
-        }
         let (stop, requests) = (AtomicBool::new(false), AtomicU64::new(0));
-        let asking = of_threads.into_iter().map(|clients| || ask(clients, &stop, &requests));
+        let asking = self.connected()?.into_iter().map(|clients| || ask(clients, &stop, &requests));
         let measure = || {
             let measured = self.measure(&requests);
             stop.store(true, Ordering::Relaxed);
@@ -86,6 +79,17 @@ impl Load {
             threads::all_at_once(asking, measure).map_err(FgetError::because)?;
         asked.into_iter().collect::<Result<(), _>>()?;
         measured
+    }
+
+    /// The connections of each thread. One without any would not wait for anything, and is none.
+    fn connected(&self) -> Result<Vec<Vec<Client>>, FgetError> {
+        let mut of_threads = Vec::new();
+        of_threads.resize_with(self.clients.min(self.connections), Vec::new);
+        for number in 0..self.connections {
+            let client = Client::connect(&self.addresses[number % self.addresses.len()])?;
+            of_threads[number % self.clients].push(client);
+        }
+        Ok(of_threads)
     }
 
     fn measure(&self, requests: &AtomicU64) -> Result<Loaded, FgetError> {
@@ -266,6 +270,27 @@ mod tests {
         drop(far);
         assert_eq!(why(client.hear()), "the service hung up");
         assert_eq!(why(client.ask()), "the service hung up");
+    }
+
+    #[test]
+    fn every_thread_of_clients_has_connections() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let _service = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+        for (connections, clients, of_threads) in
+            [(2, 5, &[1, 1][..]), (5, 2, &[3, 2]), (3, 3, &[1, 1, 1])]
+        {
+            let load = Load {
+                addresses: vec![format!("unix:{}", path.display())],
+                connections,
+                clients,
+                servers: Vec::new(),
+                warm_up: Duration::ZERO,
+                time: Duration::ZERO,
+            };
+            let connected = load.connected().expect("it listens");
+            assert_eq!(connected.iter().map(Vec::len).collect::<Vec<_>>(), of_threads);
+        }
     }
 
     #[test]

@@ -141,6 +141,10 @@ impl Service {
         self.situation.enter()?;
         // Connections take turns over the threads.
         let count = (self.connections + self.threads - 1 - thread) / self.threads;
+        if count == 0 {
+            // Not even a ring, which takes in no fewer files than one.
+            return Ok(Served { busy_ns: Some(0), ..Served::default() });
+        }
         if self.situation == Situation::UringDirectAccept {
             return serve_ring::by_direct_accept(listener, count, store);
         }

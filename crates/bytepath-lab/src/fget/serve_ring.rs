@@ -42,7 +42,7 @@ pub(super) fn by_direct_accept(
     store: &Store,
 ) -> Result<Served, FgetError> {
     let mut ring = opened(count)?;
-    ring.register_room(u32::try_from(count.max(1)).unwrap_or(u32::MAX)).map_err(refused)?;
+    ring.register_room(u32::try_from(count).unwrap_or(u32::MAX)).map_err(refused)?;
     let mut targets = Vec::new();
     for _ in 0..count {
         listener.wait()?;

@@ -313,7 +313,8 @@ impl<'a> Client<'a> {
     /// Requests that count and have no answer.
     fn unanswered(&self, measured: &Measured) -> u64 {
         let asked = self.lines.iter().filter_map(|line| line.due);
-        (asked.filter(|due| measured.counts(*due)).count() + self.waiting.len()) as u64
+        let due = asked.chain(self.waiting.iter().copied());
+        due.filter(|due| measured.counts(*due)).count() as u64
     }
 }
 
@@ -419,6 +420,25 @@ mod tests {
         assert_eq!((report.answered, report.failed), (2, 2));
         assert_eq!(report.failed_why.as_deref(), Some(why));
         assert!(report.seconds >= job.time.as_secs_f64(), "{}", report.seconds);
+    }
+
+    #[test]
+    fn of_requests_that_nobody_answers_those_of_the_warm_up_do_not_count() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let _silent = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+        let job = Job {
+            protocol: Protocol::Http,
+            address: Address::Unix(path),
+            connections: Connections::New,
+            concurrency: 2,
+            load: Load::Rate(1000.0),
+            warm_up: Duration::from_millis(40),
+            time: Duration::from_millis(30),
+        };
+        let report = ask(&job, || {}).expect("it asks");
+        assert_eq!((report.answered, report.failed), (0, 30));
+        assert_eq!(report.failed_why.as_deref(), Some("no answer came in time"));
     }
 
     #[test]

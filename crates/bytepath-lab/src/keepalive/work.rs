@@ -14,7 +14,7 @@ use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::confine::Confinement;
 use crate::interrupt;
 use crate::left::Folder;
-use crate::pipe_work::{Says, end, ended, spawn_on};
+use crate::pipe_work::{Says, reported};
 
 /// More failures than this share of the requests are no measurement.
 const FAILED_SHARE_MAX: f64 = 0.01;
@@ -94,11 +94,7 @@ impl KeepaliveWork {
         let mut command = apart.command(&self.program, &self.program);
         command.args(["keepalive", "--sample", &text]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = Some(spawn_on(&mut command, None)?);
-        let report: Result<StageReport, _> =
-            ended(&mut child, Says::Output, PATIENCE + warm_up + time);
-        end(&mut child);
-        let report = report?;
+        let report = reported(&mut command, Says::Output, PATIENCE + warm_up + time)?;
         self.check(&report)?;
         Ok(report)
     }

@@ -204,8 +204,6 @@ pub struct SweepReport {
     pub seconds: f64,
     /// What it used.
     pub usage: Usage,
-    /// Bytes of all blocks that were in huge pages.
-    pub huge_bytes: u64,
 }
 
 /// Why there are no sweeps.
@@ -259,12 +257,7 @@ pub fn run(job: &Job) -> Result<SweepReport, SweepError> {
         bytes: all.iter().map(|(bytes, _)| bytes).sum(),
         seconds: all.iter().map(|(_, time)| time.as_secs_f64()).fold(0.0, f64::max),
         usage: Usage::of_this_process().since(before),
-        huge_bytes: if job.pages == PageSize::Base { 0 } else { all_bytes(job) },
     })
-}
-
-fn all_bytes(job: &Job) -> u64 {
-    (job.bytes * job.sweep.blocks * job.cpus.len()) as u64
 }
 
 /// The blocks of a thread.

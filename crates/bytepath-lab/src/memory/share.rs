@@ -86,5 +86,5 @@ pub fn read(
     let before = Usage::of_this_process();
     let (bytes, elapsed) = for_time(time)?;
     let usage = Usage::of_this_process().since(before);
-    Ok(SweepReport { bytes, seconds: elapsed.as_secs_f64(), usage, huge_bytes: 0 })
+    Ok(SweepReport { bytes, seconds: elapsed.as_secs_f64(), usage })
 }

@@ -60,9 +60,13 @@ fn why(mapping: &Mapping, settings: &Settings) -> &'static str {
         }
         () if shared && is_shared_memory(&mapping.name) => {
             match settings.shmem_enabled.as_deref() {
-                Some("never" | "deny") => {
+                Some("never") => {
                     "shmem_enabled is never; root may write advise to \
                                        /sys/kernel/mm/transparent_hugepage/shmem_enabled"
+                }
+                Some("deny") => {
+                    "shmem_enabled is deny; root may write advise to \
+                                      /sys/kernel/mm/transparent_hugepage/shmem_enabled"
                 }
                 Some("advise") if !flag("hg") => {
                     "shmem_enabled is advise, and the program did not ask \
@@ -152,7 +156,8 @@ mod tests {
             anonymous_bytes: 0,
             ..memory.clone()
         };
-        says(&shared, &usual, "shmem_enabled is never");
+        says(&shared, &usual, "shmem_enabled is never; root may write advise");
+        says(&shared, &settings("always", "deny"), "shmem_enabled is deny; root may write advise");
         says(&shared, &settings("madvise", "advise"), "MADV_HUGEPAGE");
         let file = Mapping { name: "/usr/bin/x".to_owned(), anonymous_bytes: 0, ..memory };
         says(&file, &usual, "CONFIG_READ_ONLY_THP_FOR_FS");

@@ -5,13 +5,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
 use bytepath::pages::AlignedBuffer;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::pipe_work::full_pipe;
+use crate::pipe_work::{full_pipe, tcp_pair};
 
 use super::{PIECE_BYTES, Receives, Sends, Sink, Way, uninterrupted};
 
@@ -60,13 +59,8 @@ impl Way for Socket {
             let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
             return Ok(rustix::net::socketpair(self.family, kind, flags, None)?);
         }
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
-        let theirs = TcpStream::connect(listener.local_addr()?)?;
-        let (ours, from) = listener.accept()?;
-        if from != theirs.local_addr()? {
-            return Err(io::Error::other("somebody else connected"));
-        }
-        Ok((ours.into(), theirs.into()))
+        let (near, far) = tcp_pair()?;
+        Ok((near.into(), far.into()))
     }
 
     fn sender(&self, link: OwnedFd, bytes: u64) -> io::Result<Box<dyn Sends>> {

@@ -100,7 +100,7 @@ fn backing_file(device: &Path) -> Option<PathBuf> {
 const LAYERS_MAX: u32 = 8;
 
 /// The areas in the text of `/proc/swaps`.
-fn parsed(text: &[u8]) -> Vec<Active> {
+pub(crate) fn parsed(text: &[u8]) -> Vec<Active> {
     let area = |line: &[u8]| {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let path = unescaped(words.next()?);

@@ -10,7 +10,7 @@ use super::server::{Line, Server, handed_over, user};
 use super::service_work::{Loaded, Service};
 use super::sysbench;
 use crate::file_set;
-use crate::pipe_work::{Says, end, said, spawn_on};
+use crate::pipe_work::{EndedOnDrop, Says, said};
 use crate::sys::together::end_together;
 use crate::tools;
 
@@ -22,6 +22,9 @@ const BESIDE_BYTES: u64 = 512 << 20;
 
 /// Making a database takes so long at most.
 const PREPARING_MAX: Duration = Duration::from_secs(600);
+
+/// Once its time is over, a load's last transactions take so long at most.
+const ENDING_MAX: Duration = Duration::from_secs(600);
 
 /// MariaDB with sysbench's OLTP, which reads and writes.
 pub struct MariaDb {
@@ -63,14 +66,14 @@ impl MariaDb {
         install.args(["--no-defaults", "--skip-test-db", "--skip-name-resolve"]);
         install.args(["--auth-root-authentication-method=normal", "--basedir=/usr"]);
         install.arg(format!("--datadir={}", text(&data)));
-        told(&mut install, "mariadb-install-db")?;
+        told(&mut install, "mariadb-install-db", PREPARING_MAX)?;
         let server = self.server(bytepath, directory, Vec::new())?;
         let socket = socket(directory);
         let mut client = self.client(&socket);
         client.args(["--execute", &format!("CREATE DATABASE {}", sysbench::DATABASE)]);
         let table = sysbench::Table { program: &self.sysbench, socket: &socket, rows: self.rows };
-        let prepared =
-            told(&mut client, "mariadb").and_then(|_| told(&mut table.prepare(), "sysbench"));
+        let prepared = told(&mut client, "mariadb", PREPARING_MAX)
+            .and_then(|_| told(&mut table.prepare(), "sysbench", PREPARING_MAX));
         prepared.map(drop).map_err(|why| format!("{why}{}", server.complaint()))
     }
 
@@ -118,13 +121,11 @@ fn not_made(directory: &Path, error: &std::io::Error) -> String {
     format!("no database in {}: {error}{hint}", directory.display())
 }
 
-/// Runs a program to its end.
-fn told(command: &mut Command, name: &str) -> Result<String, String> {
+/// Runs a program to its end, which is to come in so long.
+fn told(command: &mut Command, name: &str, limit: Duration) -> Result<String, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Some(spawn_on(end_together(command), None)?);
-    let out = said(&mut child, Says::Output, PREPARING_MAX);
-    end(&mut child);
-    out.map_err(|why| format!("{name} failed: {why}"))
+    let mut running = EndedOnDrop::spawn_on(end_together(command), None)?;
+    said(&mut running.0, Says::Output, limit).map_err(|why| format!("{name} failed: {why}"))
 }
 
 impl Service for MariaDb {
@@ -142,7 +143,7 @@ impl Service for MariaDb {
         // Every page of the table comes into the pool, which then does not fit.
         let mut client = self.client(&socket(directory));
         client.arg(sysbench::DATABASE).args(["--execute", sysbench::WARM]);
-        match told(&mut client, "mariadb") {
+        match told(&mut client, "mariadb", PREPARING_MAX) {
             Ok(_) => Ok(server),
             Err(why) if server.has_ended() => {
                 Err(format!("mariadbd ended ({why}){}", server.complaint()))
@@ -154,13 +155,23 @@ impl Service for MariaDb {
     fn load(&self, directory: &Path, time: Duration) -> Result<Loaded, String> {
         let socket = socket(directory);
         let table = sysbench::Table { program: &self.sysbench, socket: &socket, rows: self.rows };
-        sysbench::parsed(&told(&mut table.run(time), "sysbench")?)
+        sysbench::parsed(&told(&mut table.run(time), "sysbench", time + ENDING_MAX)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_waited_for_as_long_as_its_caller_says() {
+        let sleep = |seconds: &str, limit: Duration| {
+            told(Command::new("sleep").arg(seconds), "sleep", limit)
+        };
+        assert_eq!(sleep("0", Duration::from_secs(60)), Ok(String::new()));
+        let why = sleep("100", Duration::from_millis(1)).expect_err("it sleeps on");
+        assert!(why.starts_with("sleep failed: "), "{why}");
+    }
 
     #[test]
     fn where_a_limit_on_the_size_of_files_is_why_no_other_place_helps() {

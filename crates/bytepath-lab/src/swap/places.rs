@@ -56,19 +56,24 @@ fn fit(directory: &Path) -> Result<PathBuf, String> {
         }
     }
     let device = probe.metadata().map_err(|error| unfit(error.to_string()))?.dev();
-    on_a_disk(&format!("{}:{}", major(device), minor(device)), 0).map_err(unfit)?;
+    let number = format!("{}:{}", major(device), minor(device));
+    on_a_disk(Path::new(DEVICES), &number, 0).map_err(unfit)?;
     Ok(directory)
 }
 
+/// Where the kernel tells of every block device, by its number.
+const DEVICES: &str = "/sys/dev/block";
+
 /// Whether a block device, and all that it is made of, is no file.
-fn on_a_disk(number: &str, layer: u32) -> Result<(), String> {
-    let folder = PathBuf::from(format!("/sys/dev/block/{number}"));
-    let folder = fs::canonicalize(&folder)
-        .map_err(|_| format!("what its device ({number}) is made of is not told"))?;
+fn on_a_disk(devices: &Path, number: &str, layer: u32) -> Result<(), String> {
+    let untold = |error: std::io::Error| {
+        format!("what its device ({number}) is made of is not told: {error}")
+    };
+    let folder = fs::canonicalize(devices.join(number)).map_err(untold)?;
     if layer > LAYERS_MAX {
         return Err("its device has more layers than can be looked through".into());
     }
-    // A partition's disk is the folder above.
+    // A partition's disk is the folder above, and it is the disk that is made of others.
     let disk = match folder.join("partition").exists() {
         true => folder.parent().unwrap_or(&folder),
         false => &folder,
@@ -83,10 +88,10 @@ fn on_a_disk(number: &str, layer: u32) -> Result<(), String> {
     if ["ram", "zram"].iter().any(|memory| is_numbered(&name, memory)) {
         return Err(format!("it lies on {name}, which is memory"));
     }
-    for slave in fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten() {
-        let number = fs::read_to_string(slave.path().join("dev"))
-            .map_err(|error| format!("what its device {name} is made of is not told: {error}"))?;
-        on_a_disk(number.trim(), layer + 1)?;
+    for slave in fs::read_dir(disk.join("slaves")).map_err(untold)? {
+        let slave = slave.map_err(untold)?.path().join("dev");
+        let number = fs::read_to_string(slave).map_err(untold)?;
+        on_a_disk(devices, number.trim(), layer + 1)?;
     }
     Ok(())
 }
@@ -107,6 +112,46 @@ mod tests {
             let why = fit_one(Some(Path::new(place))).expect_err("that is no disk");
             assert!(why.contains(place) && why.contains("--dir"), "{why}");
         }
+    }
+
+    /// What a kernel tells of a loop device, of a disk, and of the partitions of what is made of each.
+    #[test]
+    fn a_partition_is_made_of_what_its_disk_is_made_of() {
+        let root = tempfile::tempdir().expect("a folder");
+        let devices = root.path().join("dev");
+        fs::create_dir(&devices).expect("made");
+        let made = |number: &str, folder: &str, made_of: Option<&str>| {
+            let folder = root.path().join(folder);
+            fs::create_dir_all(&folder).expect("made");
+            fs::write(folder.join("dev"), format!("{number}\n")).expect("written");
+            std::os::unix::fs::symlink(&folder, devices.join(number)).expect("linked");
+            let Some(made_of) = made_of else {
+                return fs::write(folder.join("partition"), "1\n").expect("written");
+            };
+            fs::create_dir(folder.join("slaves")).expect("made");
+            if !made_of.is_empty() {
+                let slave = folder.join("slaves").join(made_of);
+                std::os::unix::fs::symlink(root.path().join(made_of), slave).expect("linked");
+            }
+        };
+        made("7:0", "loop0", Some(""));
+        fs::create_dir(root.path().join("loop0/loop")).expect("made");
+        fs::write(root.path().join("loop0/loop/backing_file"), "/run/a\n").expect("written");
+        made("9:0", "md0", Some("loop0"));
+        made("259:0", "md0/md0p1", None);
+        made("8:0", "sda", Some(""));
+        made("9:1", "md1", Some("sda"));
+        made("259:1", "md1/md1p1", None);
+        for number in ["7:0", "9:0", "259:0"] {
+            let why = on_a_disk(&devices, number, 0).expect_err("it is a file");
+            assert_eq!(why, "it lies on the loop device loop0, which is the file /run/a");
+        }
+        for number in ["8:0", "9:1", "259:1"] {
+            assert_eq!(on_a_disk(&devices, number, 0), Ok(()), "{number}");
+        }
+        fs::remove_dir_all(root.path().join("md1/slaves")).expect("removed");
+        let why = on_a_disk(&devices, "259:1", 0).expect_err("nobody knows");
+        assert!(why.contains("(259:1) is made of is not told"), "{why}");
     }
 
     #[test]

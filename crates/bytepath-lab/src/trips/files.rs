@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 
 use rustix::event::EventfdFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::pipe_work::full_pipe;
+use crate::pipe_work::{full_pipe, tcp_pair};
 
 use super::{Medium, Side, Trips};
 
@@ -60,12 +60,7 @@ impl Medium for Files {
                 Ok((vec![one.try_clone()?, one], vec![other.try_clone()?, other]))
             }
             Of::Tcp => {
-                let listener = TcpListener::bind(("127.0.0.1", 0))?;
-                let one = TcpStream::connect(listener.local_addr()?)?;
-                let (other, from) = listener.accept()?;
-                if from != one.local_addr()? {
-                    return Err(io::Error::other("somebody else connected"));
-                }
+                let (one, other) = tcp_pair()?;
                 let both = |stream: TcpStream| -> io::Result<Joints> {
                     stream.set_nodelay(true)?;
                     Ok(vec![stream.try_clone()?.into(), stream.into()])

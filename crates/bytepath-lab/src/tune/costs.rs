@@ -141,7 +141,7 @@ fn wake_up_ns(placement: &NamedPlacement, make: Make) -> f64 {
             far.wait(1);
             far.wake(0);
         }
-        drop(pinned);
+        pinned.is_ok()
     });
     let Ok(echo) = echo else { return f64::NAN };
     let pinned = pin_this_thread(near_cpu);
@@ -156,7 +156,7 @@ fn wake_up_ns(placement: &NamedPlacement, make: Make) -> f64 {
     let took = began.elapsed();
     let pinned = pinned.is_ok();
     match echo.join() {
-        Ok(()) if pinned => per(took, 2 * BOUNCES),
+        Ok(true) if pinned => per(took, 2 * BOUNCES),
         _ => f64::NAN,
     }
 }
@@ -250,4 +250,23 @@ fn memory(size: PageSize) -> Option<(f64, f64, f64)> {
 
 fn speed(time: Duration) -> f64 {
     MEMORY_BYTES as f64 / GIB / time.as_secs_f64().max(1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_up_is_told_where_both_ends_have_their_cpus_alone() {
+        let here = Machine::this().allowed_cpus().iter().next().expect("a CPU");
+        let nowhere = 1 << 20;
+        let figure = |near: usize, far: usize| {
+            let cpus = Some([near, far]);
+            let placement = Placement::SameCpu;
+            wake_up_ns(&NamedPlacement { name: "same-cpu", placement, cpus }, futexes)
+        };
+        assert!(figure(here, here).is_finite());
+        assert!(figure(nowhere, here).is_nan());
+        assert!(figure(here, nowhere).is_nan());
+    }
 }

@@ -14,7 +14,7 @@ use bytepath::placement::{NamedPlacement, pin_this_thread};
 
 use super::Effort;
 use crate::ends::{GIB, Starter};
-use crate::pipe_work::{end, spawn_on};
+use crate::pipe_work::EndedOnDrop;
 use crate::streams::{memory, read_for};
 
 /// So many times as long as other samples it takes until both ends are in step, and as long again is
@@ -34,15 +34,12 @@ pub(super) fn gib_per_s(
     let mut writer = Command::new(program);
     writer.arg("hand").args(Starter::this().words());
     writer.stdin(file).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = Some(spawn_on(&mut writer, Some(writer_cpu)).ok()?);
-    let figure = pin_this_thread(reader_cpu).ok().and_then(|_pinned| {
-        let mut reader = memory::Reader::new(ring);
-        read_for(effort.time * SAMPLES, &mut reader).ok()?;
-        let (bytes, seconds) = read_for(effort.time * SAMPLES, &mut reader).ok()?;
-        Some(bytes as f64 / GIB / seconds)
-    });
-    end(&mut child);
-    figure
+    let _writing = EndedOnDrop::spawn_on(&mut writer, Some(writer_cpu)).ok()?;
+    let _pinned = pin_this_thread(reader_cpu).ok()?;
+    let mut reader = memory::Reader::new(ring);
+    read_for(effort.time * SAMPLES, &mut reader).ok()?;
+    let (bytes, seconds) = read_for(effort.time * SAMPLES, &mut reader).ok()?;
+    Some(bytes as f64 / GIB / seconds)
 }
 
 /// The writer: fills slot after slot until it is ended.

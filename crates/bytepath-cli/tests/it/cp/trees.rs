@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{date, directory, file, gnu, gnu_on_disk, mode, some};
-use crate::program::{as_nobody, root};
+use crate::program::{as_nobody, root, shell};
 
 #[test]
 fn links_are_followed_as_asked() {
@@ -173,5 +173,30 @@ fn what_may_not_be_read_is_told_of_and_the_rest_is_copied() {
         if root() {
             cp.both(line, closed).same();
         }
+    }
+}
+
+/// Runs the lines in a folder with a file `b`, where `name` is a path of so many bytes in it: all of its
+/// directories are there, and `deep` goes to the last.
+fn with_long_name(bytes: usize, lines: &str) -> crate::program::Done {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().display();
+    let done = shell(&format!(
+        "cd {path} && echo b >b && start=$PWD name=$PWD part=$(printf %0100d 0) && \
+         deep() {{ cd $start; while [ -d $part ]; do cd -P $part; done; }}; \
+         while [ $(({bytes} - ${{#name}})) -gt 201 ]; do \
+         mkdir $part && cd -P $part && name=$name/$part; done && \
+         name=$name/$(printf %0$(({bytes} - ${{#name}} - 1))d 1) && cd $start && {lines}"
+    ));
+    shell(&format!("rm -rf {path}/*"));
+    done
+}
+
+#[test]
+fn a_symbolic_link_says_what_the_user_named_however_long_that_is() {
+    for bytes in [2000, 2049, 3000, 4000] {
+        let lines =
+            "echo x >$name && $bytepath cp -s $name l && [ $(readlink l) = $name ] && cat l";
+        assert_eq!(with_long_name(bytes, lines).well().stdout, "x\n", "{bytes}");
     }
 }

@@ -133,8 +133,9 @@ impl Place {
     fn reached(&self) -> Result<Place, Errno> {
         let mut rest = self.name.as_bytes();
         let mut place = self.clone();
-        // Every piece ends at a slash, well below what one call takes.
-        while rest.len() > PIECE_BYTES {
+        // Every piece ends at a slash, well below what one call takes, and a name follows: slashes alone
+        // are looked up nowhere.
+        while without_slashes(OsStr::from_bytes(rest)).len() > PIECE_BYTES {
             let cut = rest[..PIECE_BYTES].iter().rposition(|byte| *byte == b'/');
             let cut = cut.filter(|cut| *cut > 0).ok_or(Errno::NAMETOOLONG)?;
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -200,3 +200,14 @@ fn a_symbolic_link_says_what_the_user_named_however_long_that_is() {
         assert_eq!(with_long_name(bytes, lines).well().stdout, "x\n", "{bytes}");
     }
 }
+
+#[test]
+fn slashes_behind_a_long_name_are_no_name() {
+    // With them it is longer than one piece.
+    for bytes in [2046, 2047, 2048, 2049] {
+        let lines = "mkdir $name && echo x >$name/f && for end in / // /// /.; do \
+                     $bytepath cp -r $name$end new && cat new/f && rm -r new && \
+                     $bytepath cp b $name$end && cat $name/b && rm $name/b || echo $end; done";
+        assert_eq!(with_long_name(bytes, lines).well().stdout, "x\nb\n".repeat(4), "{bytes}");
+    }
+}

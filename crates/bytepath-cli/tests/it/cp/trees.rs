@@ -211,3 +211,12 @@ fn slashes_behind_a_long_name_are_no_name() {
         assert_eq!(with_long_name(bytes, lines).well().stdout, "x\nb\n".repeat(4), "{bytes}");
     }
 }
+
+#[test]
+fn what_is_beside_a_destination_too_long_for_one_call_is_synced_swept_and_counted() {
+    let lines = "dead=$(sh -c 'echo $$') && (deep; echo half >.bytepath-$dead-0) && \
+                 $bytepath cp --fsync b $name && $bytepath cp --resume b $name && (deep; cat *) && \
+                 (deep; ls -A | grep -c .) && $bytepath cp -f --backup=numbered $name $name && \
+                 $bytepath cp -f --backup=numbered $name $name && (deep; ls | sed 's/^0*1//')";
+    assert_eq!(with_long_name(4438, lines).well().stdout, "b\n1\n\n.~1~\n.~2~\n");
+}

@@ -356,6 +356,24 @@ fn what_killed_runs_left_is_removed() {
 }
 
 #[test]
+fn nobody_begins_to_copy_to_a_part_that_is_about_to_be_removed() {
+    if !may_trace() {
+        return;
+    }
+    let done = in_folder(
+        "mkdir d; mv part d/.large.bytepath-part; chmod 600 d/.*-part; echo x >a; \
+         inode=$(stat -c %i d/.*-part); strace -D -qqq -o /dev/null -e trace=unlinkat \
+         -e inject=unlinkat:delay_enter=2000000:when=1 $bytepath cp --resume a d & \
+         until grep -q \":$inode \" /proc/locks || ! kill -0 $!; do :; done; \
+         $bytepath cp --atomic --resume large d; wait $!; ls -A d; \
+         $bytepath cp --atomic --resume large d && cmp large d/large && ls -A d",
+    );
+    let why = "another program is copying to it ('.large.bytepath-part' is locked)";
+    assert_eq!(done.stderr, format!("cp: cannot go on with 'd/large': {why}\n"));
+    assert_eq!(done.stdout, "a\na\nlarge\n");
+}
+
+#[test]
 fn the_user_is_asked_only_where_something_else_is_overwritten() {
     let done = in_folder("$bytepath cp -i --resume large part && cmp large part").well();
     assert_eq!(done.stdout, "");

@@ -79,8 +79,11 @@ impl Copier<'_> {
             self.shared.check_source(pair, &stat)?;
         }
         let mut sink = Sink::new(pair.known.within);
-        if self.is_repeated(pair, &stat) || !self.meet(pair, &stat, &mut sink)? {
+        if self.is_repeated(pair, &stat) {
             self.shared.skipped(pair, &stat);
+            return Ok(());
+        }
+        if !self.meet(pair, &stat, &mut sink)? {
             return Ok(());
         }
         if !is_directory(&stat) {

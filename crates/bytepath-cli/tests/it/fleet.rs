@@ -253,6 +253,18 @@ fn a_large_directory_is_copied_however_often_what_is_left_of_it_is_given_back() 
 }
 
 #[test]
+fn what_was_copied_before_something_failed_counts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut piece = prepared(folder.path());
+    fs::write(folder.path().join("from/f"), [7; 1000]).expect("a file");
+    // It comes after the file, also where it was found first.
+    fs::write(folder.path().join("to/d"), "no folder").expect("a file");
+    let answer = piece.ask(json!([{ "do": "tree", "d": "", "w": 1.0 }]));
+    assert_eq!(answer["failed"].as_array().map(Vec::len), Some(1), "{answer}");
+    assert_eq!((&answer["files"], &answer["bytes"]), (&json!(1), &json!(1000)), "{answer}");
+}
+
+#[test]
 fn what_is_left_of_a_piece_is_given_back_when_others_want_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut piece = prepared(folder.path());

@@ -79,6 +79,7 @@ impl Work<'_> {
     }
 
     fn some_of(&mut self, next: Pending, pending: &mut Vec<Pending>) {
+        self.begins();
         let tree = next.tree.clone();
         let Some(mut open) = self.open(next) else { return };
         let entries = match self.entries_of(&tree, &open) {

@@ -9,6 +9,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::calls::may_trace;
 use crate::program::{BYTEPATH, bytepath, run, until};
 
 fn script(folder: &Path, text: &str) -> std::path::PathBuf {
@@ -312,6 +313,27 @@ fn what_was_copied_of_a_range_before_it_failed_counts_and_is_not_copied_again() 
     assert_eq!(piece.ask(json!([end]))["files"], 1);
     let read = |name: &str| fs::read(folder.path().join(name)).expect("a file");
     assert!(read("from/large") == read("to/large"));
+}
+
+#[test]
+fn a_range_that_cannot_be_brought_to_the_device_is_copied_again() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(prepared(folder.path()));
+    let options = ["-a", "--reflink=never", "--fsync"];
+    let mut piece = Piece::after("", folder.path(), "two", &options);
+    let of = begun(folder.path(), &mut piece, 20);
+    let trace = "set -- -e inject=fsync,fdatasync,sync_file_range:error=EIO:when=1 \"$0\" \"$@\"\n\
+                 set -- -D -qqq -o /dev/null -e trace=fsync,fdatasync,sync_file_range \"$@\"\n\
+                 exec strace \"$@\"";
+    let mut faulty = Piece::after(trace, folder.path(), "three", &options);
+    let range = part(&of, "range", json!({ "a": 0, "z": 20 << 20, "w": 1.0 }));
+    let answer = faulty.ask(json!([range]));
+    let failed = &answer["failed"][0]["item"];
+    assert_eq!((&failed["a"], &answer["bytes"]), (&json!(0), &json!(0)), "{answer}");
+    assert_eq!(faulty.ask(json!([failed]))["bytes"], json!(20 << 20));
 }
 
 #[test]

@@ -162,6 +162,7 @@ impl Work<'_> {
     }
 
     fn ranged(&mut self, of: &Staged, (at, z): (&mut u64, u64)) -> Done {
+        let began = (*at, self.bytes_before);
         let (pair, source, stat) = self.still(of, z)?;
         let staged = self.staged(&of.s, &pair)?;
         let said =
@@ -196,8 +197,12 @@ impl Work<'_> {
                 break;
             }
         }
-        if self.shared.extras.fsync {
-            self.shared.sync(&sink, &pair)?;
+        if self.shared.extras.fsync
+            && let Err(told) = self.shared.sync(&sink, &pair)
+        {
+            // The kernel says so once: to sync it again would bring nothing of this to the device.
+            (*at, self.bytes_before) = began;
+            return Err(told);
         }
         // Another may have ended the file meanwhile. The bytes are the same; its time would not be.
         match staged.stat(Follow::No) {

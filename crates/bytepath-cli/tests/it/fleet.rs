@@ -325,8 +325,8 @@ fn a_range_that_cannot_be_brought_to_the_device_is_copied_again() {
     let options = ["-a", "--reflink=never", "--fsync"];
     let mut piece = Piece::after("", folder.path(), "two", &options);
     let of = begun(folder.path(), &mut piece, 20);
-    let trace = "set -- -e inject=fsync,fdatasync,sync_file_range:error=EIO:when=1 \"$0\" \"$@\"\n\
-                 set -- -D -qqq -o /dev/null -e trace=fsync,fdatasync,sync_file_range \"$@\"\n\
+    let trace = "set -- -e inject=fsync:error=EIO:when=1 \"$0\" \"$@\"\n\
+                 set -- -D -qqq -o /dev/null -e trace=fsync \"$@\"\n\
                  exec strace \"$@\"";
     let mut faulty = Piece::after(trace, folder.path(), "three", &options);
     let range = part(&of, "range", json!({ "a": 0, "z": 20 << 20, "w": 1.0 }));
@@ -334,6 +334,25 @@ fn a_range_that_cannot_be_brought_to_the_device_is_copied_again() {
     let failed = &answer["failed"][0]["item"];
     assert_eq!((&failed["a"], &answer["bytes"]), (&json!(0), &json!(0)), "{answer}");
     assert_eq!(faulty.ask(json!([failed]))["bytes"], json!(20 << 20));
+}
+
+#[test]
+fn a_directory_of_another_file_system_has_its_share_of_the_work() {
+    let device = |path| fs::metadata(path).ok().map(|found| found.dev());
+    let (Some(outer), Some(inner)) = (device("/dev"), device("/dev/shm")) else {
+        return println!("skipped: there is no /dev/shm");
+    };
+    if outer == inner {
+        return println!("skipped: nothing is mounted at /dev/shm");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    symlink("/dev", folder.path().join("from")).expect("a link");
+    let mut piece = Piece::after("", folder.path(), "one", &["-a", "--one-file-system"]);
+    assert_eq!(piece.ask(json!([{ "do": "prepare", "stages": [0] }]))["failed"], json!([]));
+    let answer = piece.ask(json!([{ "do": "tree", "d": "shm", "w": 0.5 }]));
+    let told = (&answer["failed"], &answer["rest"], &answer["w"], &answer["directories"]);
+    assert_eq!(told, (&json!([]), &json!([]), &json!(0.5), &json!(1)), "{answer}");
+    assert_eq!(fs::read_dir(folder.path().join("to/shm")).expect("a folder").count(), 0);
 }
 
 #[test]

@@ -44,10 +44,17 @@ const GETS_MODE: u32 = 0o1000;
 /// # Errors
 /// What does.
 pub(super) fn check(settings: &Settings, extras: &Extras) -> Result<(), String> {
-    if !extras.resume {
-        return Ok(());
+    match contradiction(settings).filter(|_| extras.resume) {
+        Some((other, why)) => {
+            Err(format!("options --resume and {other} are mutually exclusive: {why}"))
+        }
+        None => Ok(()),
     }
-    let (other, why) = if settings.update {
+}
+
+/// What contradicts going on with what an earlier run left, and why.
+pub(super) fn contradiction(settings: &Settings) -> Option<(&'static str, &'static str)> {
+    Some(if settings.update {
         (
             "--update",
             "an interrupted copy is newer than its source; --resume alone leaves what is whole",
@@ -61,9 +68,8 @@ pub(super) fn check(settings: &Settings, extras: &Extras) -> Result<(), String> 
     } else if settings.make != Make::Copy {
         ("--link, --symbolic-link and --attributes-only", "only copies of bytes are continued")
     } else {
-        return Ok(());
-    };
-    Err(format!("options --resume and {other} are mutually exclusive: {why}"))
+        return None;
+    })
 }
 
 impl Shared<'_> {

@@ -80,6 +80,12 @@ impl Shared<'_> {
         self.extras.resume && is_read && reads_again(stat) && reads_again(there)
     }
 
+    /// What is there, where the user is asked about it only once it was read, if at all.
+    pub(super) fn asks_later(&self, stat: &Stat, sink: &Sink) -> Option<Stat> {
+        let asks = self.settings.existing == Existing::Ask;
+        sink.stat.filter(|there| asks && self.may_resume(stat, there))
+    }
+
     /// Whether another run would go on with the copying of such a file to what is there, if anything is.
     pub(super) fn can_go_on(&self, stat: &Stat, there: Option<&Stat>) -> bool {
         reads_again(stat) && there.is_none_or(reads_again)
@@ -141,7 +147,7 @@ impl Shared<'_> {
     }
 
     /// Whether the user lets a file be overwritten that is no beginning of its source.
-    fn may_overwrite(&self, pair: &Pair, there: &Stat) -> bool {
+    pub(super) fn may_overwrite(&self, pair: &Pair, there: &Stat) -> bool {
         self.settings.existing != Existing::Ask
             || self.voice.asks(&self.question(&pair.sink, there))
     }

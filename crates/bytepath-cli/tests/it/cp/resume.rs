@@ -384,6 +384,32 @@ fn the_user_is_asked_only_where_something_else_is_overwritten() {
 }
 
 #[test]
+fn what_the_user_declines_is_neither_told_as_copied_nor_taken_for_a_copy() {
+    let done = in_folder("echo other >c; echo n | $bytepath cp -v -i --resume large c; cat c");
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("other\n", "cp: overwrite 'c'? "));
+    let done =
+        in_folder("echo other >c; echo y | $bytepath cp -v -i --resume large c; cmp large c");
+    assert_eq!(done.stdout, "'large' -> 'c'\n");
+    // Names of one file: none becomes a name of what is there, and each that is there is asked about.
+    let names = "mkdir s t; echo new >s/a; ln s/a s/b; echo old >t/b";
+    let done = in_folder(&format!(
+        "{names}; yes n | $bytepath cp -aT -i --resume s t; cat t/a t/b; \
+         mv t/a t/c; echo old >t/a; yes n | $bytepath cp -aT -i --resume s t; cat t/a t/b; \
+         yes | $bytepath cp -aT -i --resume s t; cat t/a t/b; [ t/a -ef t/b ] && echo one"
+    ));
+    let [declined, all_declined, copied] = ["new\nold\n", "old\nold\n", "new\nnew\none\n"];
+    assert_eq!(done.stdout, [declined, all_declined, copied].concat(), "{done:?}");
+    assert_eq!(done.stderr.matches("overwrite").count(), 1 + 2 + 2, "{done:?}");
+    // Nor is an operand told that what is there was just made.
+    let done = in_folder(
+        "mkdir s t; echo 1 >s/large; echo old >t/large; \
+         yes n | $bytepath cp -i --resume large s/large t; echo $?; cat t/large",
+    );
+    assert_eq!(done.stdout, "0\nold\n", "{done:?}");
+    assert_eq!(done.stderr, "cp: overwrite 't/large'? ".repeat(2));
+}
+
+#[test]
 fn what_contradicts_it_is_refused() {
     for option in [
         "-u",

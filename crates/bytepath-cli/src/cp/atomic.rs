@@ -500,11 +500,11 @@ impl Unnamed {
     fn put_in_place(&self, file: &OwnedFd) -> Result<(), Errno> {
         let (place, by_number) = (&self.place, by_number(file));
         match &self.meanwhile {
-            Some(meanwhile) => rename(meanwhile, place),
+            Some(meanwhile) => meanwhile.rename_to(place),
             None if !self.replaces => link_to(&by_number, place),
             None => {
                 let beside = link::beside(place, |beside| link_to(&by_number, beside))?;
-                let renamed = rename(&beside, place);
+                let renamed = beside.rename_to(place);
                 if renamed.is_err() {
                     let _ = beside.remove();
                 }
@@ -521,10 +521,6 @@ impl Drop for Unnamed {
             let _ = meanwhile.remove();
         }
     }
-}
-
-fn rename(from: &Place, to: &Place) -> Result<(), Errno> {
-    rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name)
 }
 
 /// Whether /proc is mounted, without which a file that has no name cannot get one.

@@ -208,9 +208,7 @@ impl Copier<'_> {
 
     /// Gives what was put aside its name again.
     fn put_back(&self, place: &Place, backup: &Place) {
-        let back =
-            rustix::fs::renameat(&backup.directory, &backup.name, &place.directory, &place.name);
-        match back {
+        match backup.rename_to(place) {
             Err(errno) => {
                 let what = format!("cannot un-backup {}", q(&place.shown));
                 self.shared.voice.failed(what, errno);

@@ -145,8 +145,7 @@ fn by_stage(stage: &Stage, place: &Place, sink: &mut Sink, entry: &Entry<'_>) ->
             // As what is made there has it.
             let _ = Subject::new(&staged, None).set_owner(None, Some(Gid::from_raw(folder.st_gid)));
         }
-        let (from, to) = (&staged, place);
-        match rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name) {
+        match staged.rename_to(place) {
             // Another mount of the same file system.
             Err(Errno::XDEV) => drop(staged.remove()),
             Err(errno) => {

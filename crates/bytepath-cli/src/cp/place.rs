@@ -173,6 +173,11 @@ impl Place {
         rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty())
     }
 
+    /// Gives what is there this other name, and takes the place of what has it.
+    pub(super) fn rename_to(&self, other: &Place) -> Result<(), Errno> {
+        rustix::fs::renameat(&self.directory, &self.name, &other.directory, &other.name)
+    }
+
     /// What the symbolic link of this place says.
     pub(super) fn read_link(&self) -> Result<CString, Errno> {
         rustix::fs::readlinkat(&self.directory, &self.name, Vec::with_capacity(LINK_BYTES))

@@ -132,9 +132,7 @@ impl Work<'_> {
         if compared {
             // Its ranges are not copied, but compared, by whoever has time.
             let whole = Place { name: whole_name(&staged.name), ..staged.clone() };
-            let (from, to) = (&staged, &whole);
-            rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name)
-                .map_err(said)?;
+            staged.rename_to(&whole).map_err(said)?;
             staged = whole;
         }
         let s = Name(staged.name);
@@ -276,8 +274,7 @@ impl Work<'_> {
         if self.shared.extras.fsync {
             self.shared.sync(&copy.open, &pair)?;
         }
-        let (from, to) = (&staged, &pair.sink);
-        match rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name) {
+        match staged.rename_to(&pair.sink) {
             Err(Errno::NOENT) => self.is_ended(&pair, size),
             // Who wrote a range once more until now, and found the file not ended yet, left its time to this.
             renamed => {

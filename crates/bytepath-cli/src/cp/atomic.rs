@@ -218,16 +218,12 @@ fn behind(place: &Place, sink: &Sink) -> Result<Place, Errno> {
 
 /// The same place in its own directory, held open for what is to be synced.
 fn held(place: &Place) -> Result<Place, Errno> {
-    let (folder, name) = place.parent();
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = match rustix::fs::openat(&place.directory, &folder, flags, Mode::empty()) {
+    let open = match place.open_folder(OFlags::RDONLY) {
         // It may be written all the same.
-        Err(Errno::ACCESS) => {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            rustix::fs::openat(&place.directory, &folder, flags, Mode::empty())
-        }
+        Err(Errno::ACCESS) => place.open_folder(OFlags::PATH),
         answer => answer,
     }?;
+    let name = place.parent().1;
     Ok(Place { directory: Directory::Held(Arc::new(open)), name, ..place.clone() })
 }
 

@@ -16,8 +16,7 @@ use super::place::{Place, joined, same_file};
 
 /// Removes what killed runs left beside the place of a copy.
 pub(super) fn sweep_beside(sink: &Place, extras: &Extras) {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    if let Ok(open) = rustix::fs::openat(&sink.directory, sink.parent().0, flags, Mode::empty()) {
+    if let Ok(open) = sink.open_folder(OFlags::RDONLY) {
         sweep(&open, extras);
     }
 }

@@ -485,11 +485,8 @@ impl Copier<'_> {
 
     /// Brings the directory that names a copy to the device.
     fn sync_folder(&self, sink: &Place) -> Done {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let (folder, _) = sink.parent();
-        let open = rustix::fs::openat(&sink.directory, folder, flags, Mode::empty());
         // What may be written and not read cannot be synced by itself.
-        match open.and_then(device::settle_all) {
+        match sink.open_folder(OFlags::RDONLY).and_then(device::settle_all) {
             Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR) | Ok(()) => Ok(()),
             Err(errno) => Err(self.shared.voice.folder_not_synced(&sink.shown, errno)),
         }

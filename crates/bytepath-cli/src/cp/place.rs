@@ -189,6 +189,12 @@ impl Place {
         (folder.to_owned(), last.to_owned())
     }
 
+    /// Opens the directory that holds it, to be read or for looking names up alone.
+    pub(super) fn open_folder(&self, access: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.directory, self.parent().0, flags, Mode::empty())
+    }
+
     /// Whether both are one entry of one directory.
     pub(super) fn is_same_entry(&self, other: &Place) -> bool {
         let ((folder, name), (other_folder, other_name)) = (self.parent(), other.parent());

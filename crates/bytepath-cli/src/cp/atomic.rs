@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use super::attributes::{Subject, keep_access_list, keep_what_writing_leaves};
+use super::attributes::{Subject, keep_access_list, keep_what_writing_leaves, owner, same_owner};
 use super::link;
 use super::pair::Sink;
 use super::place::{Directory, Follow, Place, joined, kind, same_file};
@@ -418,13 +418,13 @@ pub(super) fn be_like(
     (there, stat): (&Subject<'_>, &Stat),
     preserve: &Preserve,
 ) -> Result<(), Errno> {
-    let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+    let (user, group) = owner(stat);
     let is_root = rustix::process::geteuid().is_root();
     let now = rustix::fs::fstat(open)?;
     let owned = match preserve.ownership && is_root {
-        true if (now.st_uid, now.st_gid) == (stat.st_uid, stat.st_gid) => Ok(()),
+        true if same_owner(&now, stat) => Ok(()),
         true => Err(Errno::PERM),
-        false => rustix::fs::fchown(open, Some(user), Some(group)),
+        false => rustix::fs::fchown(open, user, group),
     };
     let owned = match owned {
         Err(Errno::PERM | Errno::INVAL) => false,

@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use super::attributes::{Subject, keep_access_list, keep_what_writing_leaves};
+use super::attributes::{Subject, keep_access_list, keep_what_writing_leaves, owner, same_owner};
 use super::link;
 use super::pair::Sink;
 use super::place::{Directory, Follow, Place, joined, kind, same_file};
@@ -218,16 +218,12 @@ fn behind(place: &Place, sink: &Sink) -> Result<Place, Errno> {
 
 /// The same place in its own directory, held open for what is to be synced.
 fn held(place: &Place) -> Result<Place, Errno> {
-    let (folder, name) = place.parent();
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = match rustix::fs::openat(&place.directory, &folder, flags, Mode::empty()) {
+    let open = match place.open_folder(OFlags::RDONLY) {
         // It may be written all the same.
-        Err(Errno::ACCESS) => {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            rustix::fs::openat(&place.directory, &folder, flags, Mode::empty())
-        }
+        Err(Errno::ACCESS) => place.open_folder(OFlags::PATH),
         answer => answer,
     }?;
+    let name = place.parent().1;
     Ok(Place { directory: Directory::Held(Arc::new(open)), name, ..place.clone() })
 }
 
@@ -422,13 +418,13 @@ pub(super) fn be_like(
     (there, stat): (&Subject<'_>, &Stat),
     preserve: &Preserve,
 ) -> Result<(), Errno> {
-    let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+    let (user, group) = owner(stat);
     let is_root = rustix::process::geteuid().is_root();
     let now = rustix::fs::fstat(open)?;
     let owned = match preserve.ownership && is_root {
-        true if (now.st_uid, now.st_gid) == (stat.st_uid, stat.st_gid) => Ok(()),
+        true if same_owner(&now, stat) => Ok(()),
         true => Err(Errno::PERM),
-        false => rustix::fs::fchown(open, Some(user), Some(group)),
+        false => rustix::fs::fchown(open, user, group),
     };
     let owned = match owned {
         Err(Errno::PERM | Errno::INVAL) => false,
@@ -500,11 +496,11 @@ impl Unnamed {
     fn put_in_place(&self, file: &OwnedFd) -> Result<(), Errno> {
         let (place, by_number) = (&self.place, by_number(file));
         match &self.meanwhile {
-            Some(meanwhile) => rename(meanwhile, place),
+            Some(meanwhile) => meanwhile.rename_to(place),
             None if !self.replaces => link_to(&by_number, place),
             None => {
                 let beside = link::beside(place, |beside| link_to(&by_number, beside))?;
-                let renamed = rename(&beside, place);
+                let renamed = beside.rename_to(place);
                 if renamed.is_err() {
                     let _ = beside.remove();
                 }
@@ -521,10 +517,6 @@ impl Drop for Unnamed {
             let _ = meanwhile.remove();
         }
     }
-}
-
-fn rename(from: &Place, to: &Place) -> Result<(), Errno> {
-    rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name)
 }
 
 /// Whether /proc is mounted, without which a file that has no name cannot get one.

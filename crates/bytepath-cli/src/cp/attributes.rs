@@ -253,7 +253,8 @@ fn times(stat: &Stat) -> Timestamps {
     }
 }
 
-fn owner(stat: &Stat) -> (Option<Uid>, Option<Gid>) {
+/// User and group, as they are given to another file.
+pub(super) fn owner(stat: &Stat) -> (Option<Uid>, Option<Gid>) {
     (Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))
 }
 

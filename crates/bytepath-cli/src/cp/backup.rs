@@ -1,10 +1,9 @@
 //! Backups: whether and how what is in the way is kept, and under which name.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use rustix::fs::{Dir, Mode, OFlags, RenameFlags};
+use rustix::fs::{Dir, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::options::BACKUP;
@@ -96,10 +95,8 @@ fn name_for(place: &Place, settings: &Settings) -> (OsString, bool) {
 
 /// The highest number of a numbered backup that is there.
 fn highest(place: &Place) -> Option<u128> {
-    let (folder, base) = place.parent();
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat(place.directory.as_fd(), folder, flags, Mode::empty()).ok()?;
-    let entries = Dir::new(opened).ok()?;
+    let base = place.parent().1;
+    let entries = Dir::new(place.open_folder(OFlags::RDONLY).ok()?).ok()?;
     let number = |name: &[u8]| {
         let rest = name.strip_prefix(base.as_bytes())?.strip_prefix(b".~")?.strip_suffix(b"~")?;
         let plain = rest.first().is_some_and(|digit| (b'1'..=b'9').contains(digit));

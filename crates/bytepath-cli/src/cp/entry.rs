@@ -6,7 +6,7 @@ use super::attributes::Subject;
 use super::copier::Copier;
 use super::finish::Finish;
 use super::pair::{Pair, Sink, SinkIs, Within};
-use super::place::{Follow, Place, is_directory, is_link, kind};
+use super::place::{Follow, Place, is_directory, is_link, kind, same_file};
 use super::seen::{Earlier, identity};
 use super::settings::{Backup, Make};
 use super::shared::Shared;
@@ -14,11 +14,13 @@ use super::told::Done;
 use super::voice::q;
 
 /// What is left to be done for a copy.
-enum Made {
+pub(super) enum Made {
     /// Nothing: all was set where it was made.
     Whole,
     /// Its attributes.
     Bare,
+    /// Nothing, as there is none: the user does not want what is there overwritten.
+    LeftAlone,
 }
 
 impl Shared<'_> {
@@ -79,11 +81,14 @@ impl Copier<'_> {
             self.shared.check_source(pair, &stat)?;
         }
         let mut sink = Sink::new(pair.known.within);
-        if self.is_repeated(pair, &stat) || !self.meet(pair, &stat, &mut sink)? {
+        if self.is_repeated(pair, &stat) {
             self.shared.skipped(pair, &stat);
             return Ok(());
         }
-        if !is_directory(&stat) {
+        if !self.meet(pair, &stat, &mut sink)? {
+            return Ok(());
+        }
+        if !is_directory(&stat) && self.shared.asks_later(&stat, &sink).is_none() {
             self.shared.say_copied(pair, sink.backup.as_ref());
         }
         self.copy(pair, &stat, &mut sink)
@@ -112,7 +117,7 @@ impl Copier<'_> {
     fn copy(&mut self, pair: &mut Pair, stat: &Stat, sink: &mut Sink) -> Done {
         let earlier = self.earlier(pair, stat);
         let made = match &earlier {
-            Some(earlier) => self.copied_before(pair, stat, earlier),
+            Some(earlier) => self.copied_before(pair, stat, sink, earlier),
             None => None,
         };
         let made = match made {
@@ -125,6 +130,11 @@ impl Copier<'_> {
         match made {
             Ok(Made::Whole) => Ok(()),
             Ok(Made::Bare) => self.finish_entry(pair, stat, sink),
+            Ok(Made::LeftAlone) => {
+                // No other name of the source is to become one of what is there.
+                self.seen.forget(identity(stat));
+                Ok(())
+            }
             Err(told) => {
                 if earlier.is_none() {
                     self.seen.forget(identity(stat));
@@ -158,12 +168,25 @@ impl Copier<'_> {
     }
 
     /// What is done about a file that has a copy; `None` where it gets another.
-    fn copied_before(&mut self, pair: &Pair, stat: &Stat, earlier: &Earlier) -> Option<Done> {
-        let voice = self.shared.voice;
+    fn copied_before(
+        &mut self,
+        pair: &Pair,
+        stat: &Stat,
+        sink: &Sink,
+        earlier: &Earlier,
+    ) -> Option<Done> {
+        let (voice, place) = (self.shared.voice, earlier.place());
         if !is_directory(stat) {
+            if let Some(there) = self.shared.asks_later(stat, sink) {
+                let is_it = place.stat(Follow::No).is_ok_and(|made| same_file(&made, &there));
+                if !is_it && !self.shared.may_overwrite(pair, &there) {
+                    self.shared.skipped(pair, stat);
+                    return Some(Ok(()));
+                }
+                self.shared.say_copied(pair, None);
+            }
             return Some(self.link_to_earlier(pair, earlier));
         }
-        let place = earlier.place();
         if pair.source.is_same_entry(&place) {
             let (from, to) = (q(&self.operand.0), q(&self.operand.1));
             let what = format!("cannot copy a directory, {from}, into itself, {to}");
@@ -185,9 +208,7 @@ impl Copier<'_> {
 
     /// Gives what was put aside its name again.
     fn put_back(&self, place: &Place, backup: &Place) {
-        let back =
-            rustix::fs::renameat(&backup.directory, &backup.name, &place.directory, &place.name);
-        match back {
+        match backup.rename_to(place) {
             Err(errno) => {
                 let what = format!("cannot un-backup {}", q(&place.shown));
                 self.shared.voice.failed(what, errno);
@@ -214,7 +235,7 @@ impl Copier<'_> {
             }
             (_, special) => self.shared.special(pair, stat, special, sink).map(|()| Made::Bare),
         }?;
-        if pair.argument && self.tracks {
+        if pair.argument && self.tracks && !matches!(made, Made::LeftAlone) {
             self.seen.made(&pair.sink);
         }
         Ok(made)
@@ -224,7 +245,7 @@ impl Copier<'_> {
         self.shared.hand.take(&pair.source.shown);
         let done = self.shared.regular(pair, stat, sink);
         self.shared.hand.put_down();
-        done.map(|()| Made::Whole)
+        done
     }
 
     /// Sets the attributes of a link or device by its name.

@@ -16,7 +16,7 @@ use super::voice::q;
 use super::{attributes, backup};
 
 impl Copier<'_> {
-    /// Looks at the destination, and clears the way to it; false where it is to be left alone.
+    /// Looks at the destination, and clears the way to it; false where nothing is copied, which was noted.
     pub(super) fn meet(&mut self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<bool> {
         if pair.sink_is != SinkIs::New {
             self.look(pair, stat, sink)?;
@@ -107,6 +107,7 @@ impl Copier<'_> {
             return Ok(false);
         }
         if nothing {
+            self.shared.skipped(pair, stat);
             return Ok(false);
         }
         self.check_kinds(pair, stat, &there)?;
@@ -139,8 +140,11 @@ impl Copier<'_> {
                 return Err(voice.wrong(format!("not replacing {}", q(&pair.sink.shown))));
             }
         };
-        if !replaces && settings.debug {
-            voice.line(skipped().as_bytes());
+        if !replaces {
+            if settings.debug {
+                voice.line(skipped().as_bytes());
+            }
+            self.shared.skipped(pair, stat);
         }
         Ok(replaces)
     }
@@ -150,7 +154,10 @@ impl Copier<'_> {
         let earlier = self.seen.remember(identity(stat), || pair.sink.earlier(&self.base));
         match earlier {
             Some(earlier) => self.link_to_earlier(pair, &earlier),
-            None => Ok(()),
+            None => {
+                self.shared.skipped(pair, stat);
+                Ok(())
+            }
         }
     }
 

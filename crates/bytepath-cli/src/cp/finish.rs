@@ -6,7 +6,7 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::atomic::is_proc_there;
-use super::attributes::{ACCESS_LIST, Subject, same_owner};
+use super::attributes::{ACCESS_LIST, Subject, owner, same_owner};
 use super::place::{is_directory, kind};
 use super::settings::Make;
 use super::shared::Shared;
@@ -128,8 +128,7 @@ impl Shared<'_> {
     }
 
     fn keep_link_owner(&self, sink: &Subject<'_>, stat: &Stat) -> Done {
-        let user = Some(rustix::fs::Uid::from_raw(stat.st_uid));
-        let group = Some(rustix::fs::Gid::from_raw(stat.st_gid));
+        let (user, group) = owner(stat);
         let kept = sink.set_owner(user, group);
         match kept {
             Err(errno) if !self.is_usual_refusal(errno) => {

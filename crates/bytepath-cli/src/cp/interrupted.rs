@@ -12,6 +12,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag::register_usize;
 
 use super::hand::Hand;
+use super::resume::contradiction;
+use super::settings::Make;
 use super::shared::Shared;
 use super::stopping::PATIENCE;
 use super::voice::q;
@@ -102,19 +104,24 @@ fn at(hands: &[Hand]) -> String {
 
 fn advice(shared: &Shared<'_>, reached: Reached) -> &'static str {
     let anew = shared.tally.hands.iter().any(Hand::begins_anew);
-    match (reached, shared.extras.atomic, shared.extras.resume) {
-        (Reached::End, ..) => "that was all",
-        (Reached::Midway, false, _) if anew => {
-            "what was being copied is not whole; what is no file begins anew"
+    if reached == Reached::End {
+        return "that was all";
+    }
+    match shared.settings.make {
+        Make::Copy => {}
+        // A link that is there is in the way of the same link.
+        Make::SymbolicLink => return "not all is done",
+        Make::HardLink | Make::Attributes => return "not all is done; the same command goes on",
+    }
+    match (shared.extras.atomic, shared.extras.resume) {
+        (false, _) if anew => "what was being copied is not whole; what is no file begins anew",
+        (true, true) if anew => "no name stands for half a file; what is no file begins anew",
+        (true, false) => "no name stands for half a file",
+        (true, true) => "no name stands for half a file; the same command goes on",
+        (false, true) => "what was being copied is not whole; the same command goes on",
+        (false, false) if contradiction(shared.settings).is_some() => {
+            "what was being copied is not whole"
         }
-        (Reached::Midway, true, true) if anew => {
-            "no name stands for half a file; what is no file begins anew"
-        }
-        (Reached::Midway, true, false) => "no name stands for half a file",
-        (Reached::Midway, true, true) => "no name stands for half a file; the same command goes on",
-        (Reached::Midway, false, true) => {
-            "what was being copied is not whole; the same command goes on"
-        }
-        (Reached::Midway, false, false) => "what was being copied is not whole; --resume goes on",
+        (false, false) => "what was being copied is not whole; --resume goes on",
     }
 }

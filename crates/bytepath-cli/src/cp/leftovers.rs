@@ -12,12 +12,11 @@ use super::atomic::{self, PART_END};
 use super::entries::ENTRIES_BYTES;
 use super::extras::Extras;
 use super::link::BESIDE_START;
-use super::place::{Place, joined};
+use super::place::{Place, joined, same_file};
 
 /// Removes what killed runs left beside the place of a copy.
 pub(super) fn sweep_beside(sink: &Place, extras: &Extras) {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    if let Ok(open) = rustix::fs::openat(&sink.directory, sink.parent().0, flags, Mode::empty()) {
+    if let Ok(open) = sink.open_folder(OFlags::RDONLY) {
         sweep(&open, extras);
     }
 }
@@ -32,9 +31,8 @@ pub(super) fn sweep(directory: &OwnedFd, extras: &Extras) {
     let mut reader = RawDir::new(&open, room.spare_capacity_mut());
     while let Some(Ok(entry)) = reader.next() {
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        let left = (is_of_the_dead(name) && !is_held(&open, name))
-            || (!extras.atomic && is_part(name) && is_idle_part(&open, name));
-        if left {
+        let part = if !extras.atomic && is_part(name) { idle_part(&open, name) } else { None };
+        if part.is_some() || is_of_the_dead(name) && !is_held(&open, name) {
             let _ = rustix::fs::unlinkat(&open, name, AtFlags::empty());
         }
     }
@@ -44,7 +42,7 @@ pub(super) fn sweep(directory: &OwnedFd, extras: &Extras) {
 pub(super) fn remove_part(sink: &Place) {
     let (folder, name) = sink.parent();
     let part = sink.renamed(joined(&folder, &atomic::part_name(&name)));
-    if is_idle_part(&part.directory, &part.name) {
+    if let Some(_held) = idle_part(&part.directory, &part.name) {
         let _ = part.remove();
     }
 }
@@ -67,10 +65,14 @@ fn is_part(name: &OsStr) -> bool {
     bytes.starts_with(b".") && bytes.ends_with(PART_END.as_bytes())
 }
 
-/// Whether it is the part of a file that nobody copies to, and of this user's.
-fn is_idle_part(directory: impl AsFd, name: &OsStr) -> bool {
-    let is_own = |open: &OwnedFd| rustix::fs::fstat(open).is_ok_and(|stat| atomic::is_own(&stat));
-    opened(directory, name).is_ok_and(|open| is_own(&open) && locked(&open).is_ok())
+/// The part of a file that nobody copies to, and of this user's: nobody begins to as long as this is open.
+fn idle_part(directory: impl AsFd, name: &OsStr) -> Option<OwnedFd> {
+    let open = opened(&directory, name).ok()?;
+    let stat = rustix::fs::fstat(&open).ok().filter(atomic::is_own)?;
+    locked(&open).ok()?;
+    // Whoever held it before may have given it its last name, and another have made the next part.
+    let named = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    same_file(&named, &stat).then_some(open)
 }
 
 /// Whether somebody copies to it.

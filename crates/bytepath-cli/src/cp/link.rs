@@ -70,8 +70,7 @@ fn made(
 /// Made beside it and renamed over it, so that there is no moment without the one or the other.
 fn replaced(make: impl Fn(&Place) -> Result<(), Errno>, place: &Place) -> Result<(), Errno> {
     let beside = beside(place, make)?;
-    let renamed =
-        rustix::fs::renameat(&beside.directory, &beside.name, &place.directory, &place.name);
+    let renamed = beside.rename_to(place);
     // Renaming a name over another of the same file leaves both.
     let _ = beside.remove();
     renamed

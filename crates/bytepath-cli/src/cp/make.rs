@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use bytepath_report::Outcome;
 use rustix::fs::{FileType, Gid, Mode, Stat};
@@ -27,14 +28,12 @@ impl Shared<'_> {
 
     /// Makes a symbolic link to the source.
     pub(super) fn link_to(&self, pair: &Pair) -> Done {
-        let (from, to) = (&pair.source.name, &pair.sink);
-        let absolute = std::os::unix::ffi::OsStrExt::as_bytes(pair.source.shown.as_os_str());
-        if !absolute.starts_with(b"/") && !is_in_working_directory(to) {
+        let (target, to) = (&pair.source.shown, &pair.sink);
+        if !Path::new(target).is_absolute() && !is_in_working_directory(to) {
             let name = crate::quote::shown(&to.shown);
             let what = "can make relative symbolic links only in current directory";
             return Err(self.voice.wrong(format!("{name}: {what}")));
         }
-        let target = if pair.argument { from } else { &pair.source.shown };
         link::symbolic(target, to, self.replaces()).map(drop).map_err(|errno| {
             let (name, target) = (q(&to.shown), q(target));
             self.voice.failed(format!("cannot create symbolic link {name} to {target}"), errno)
@@ -146,8 +145,7 @@ fn by_stage(stage: &Stage, place: &Place, sink: &mut Sink, entry: &Entry<'_>) ->
             // As what is made there has it.
             let _ = Subject::new(&staged, None).set_owner(None, Some(Gid::from_raw(folder.st_gid)));
         }
-        let (from, to) = (&staged, place);
-        match rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name) {
+        match staged.rename_to(place) {
             // Another mount of the same file system.
             Err(Errno::XDEV) => drop(staged.remove()),
             Err(errno) => {

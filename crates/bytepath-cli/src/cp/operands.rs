@@ -442,14 +442,14 @@ impl Copier<'_> {
             self.shared.voice.called.misused(what, WRONG_USAGE);
             return self.shared.voice.note(Err(Told));
         }
-        let mut sink = Place::operand(name);
+        let mut sink = Place::operand(name).shortened();
         // A backup of a file that is copied to itself is a copy under the backup's name.
         let itself = settings.force && settings.backup != Backup::None && source == name;
         let is_file = |sink: &Place| {
             sink.stat(Follow::Yes).is_ok_and(|stat| kind(&stat) == FileType::RegularFile)
         };
         if itself && is_file(&sink) {
-            sink = Place::operand(&backup::name(&sink, settings));
+            sink = sink.renamed(backup::name(&sink, settings));
             let settings = Settings { backup: Backup::None, ..settings.clone() };
             let shared = Shared { settings: &settings, ..*self.shared };
             let other = Copier::new(&shared, self.base.clone());
@@ -465,12 +465,11 @@ impl Copier<'_> {
         (self.first_made, self.met_itself) = (false, false);
         let turn = turns::now().turn.next_operand();
         self.stand_at(turn.clone());
-        let source = Place::operand(source).shortened();
+        let (source, sink) = (Place::operand(source).shortened(), sink.shortened());
         if self.shared.extras.resume {
             leftovers::sweep_beside(&sink, self.shared.extras);
         }
         let folder = self.shared.extras.fsync.then(|| sink.clone());
-        let sink = sink.shortened();
         // Below it there may be others.
         let within = self.within.filter(|_| !self.shared.settings.parents);
         let known = Known { within, ..Known::default() };
@@ -486,11 +485,8 @@ impl Copier<'_> {
 
     /// Brings the directory that names a copy to the device.
     fn sync_folder(&self, sink: &Place) -> Done {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let (folder, _) = sink.parent();
-        let open = rustix::fs::openat(&sink.directory, folder, flags, Mode::empty());
         // What may be written and not read cannot be synced by itself.
-        match open.and_then(device::settle_all) {
+        match sink.open_folder(OFlags::RDONLY).and_then(device::settle_all) {
             Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR) | Ok(()) => Ok(()),
             Err(errno) => Err(self.shared.voice.folder_not_synced(&sink.shown, errno)),
         }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{Mode, Stat};
 use rustix::io::Errno;
 
-use super::attributes::{MODE_BITS, Subject};
+use super::attributes::{MODE_BITS, Subject, owner};
 use super::place::{Follow, Place, is_directory};
 use super::shared::Shared;
 use super::told::Done;
@@ -145,8 +145,7 @@ impl Parent {
             sink.set_times(&self.stat).map_err(|errno| failed("times for", errno))?;
         }
         if preserve.ownership {
-            let user = Some(rustix::fs::Uid::from_raw(self.stat.st_uid));
-            let group = Some(rustix::fs::Gid::from_raw(self.stat.st_gid));
+            let (user, group) = owner(&self.stat);
             if let Err(errno) = sink.set_owner(user, group) {
                 if !shared.is_usual_refusal(errno) {
                     return Err(failed("ownership for", errno));

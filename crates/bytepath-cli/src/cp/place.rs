@@ -133,8 +133,9 @@ impl Place {
     fn reached(&self) -> Result<Place, Errno> {
         let mut rest = self.name.as_bytes();
         let mut place = self.clone();
-        // Every piece ends at a slash, well below what one call takes.
-        while rest.len() > PIECE_BYTES {
+        // Every piece ends at a slash, well below what one call takes, and a name follows: slashes alone
+        // are looked up nowhere.
+        while without_slashes(OsStr::from_bytes(rest)).len() > PIECE_BYTES {
             let cut = rest[..PIECE_BYTES].iter().rposition(|byte| *byte == b'/');
             let cut = cut.filter(|cut| *cut > 0).ok_or(Errno::NAMETOOLONG)?;
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -172,6 +173,11 @@ impl Place {
         rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty())
     }
 
+    /// Gives what is there this other name, and takes the place of what has it.
+    pub(super) fn rename_to(&self, other: &Place) -> Result<(), Errno> {
+        rustix::fs::renameat(&self.directory, &self.name, &other.directory, &other.name)
+    }
+
     /// What the symbolic link of this place says.
     pub(super) fn read_link(&self) -> Result<CString, Errno> {
         rustix::fs::readlinkat(&self.directory, &self.name, Vec::with_capacity(LINK_BYTES))
@@ -181,6 +187,12 @@ impl Place {
     pub(super) fn parent(&self) -> (OsString, OsString) {
         let (folder, last) = split(&self.name);
         (folder.to_owned(), last.to_owned())
+    }
+
+    /// Opens the directory that holds it, to be read or for looking names up alone.
+    pub(super) fn open_folder(&self, access: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.directory, self.parent().0, flags, Mode::empty())
     }
 
     /// Whether both are one entry of one directory.

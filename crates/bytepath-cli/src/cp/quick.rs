@@ -164,6 +164,6 @@ impl Shared<'_> {
         }
         self.voice.ledger.is(&stat);
         let mut sink = Sink::new(Some(within));
-        Quick::Done(self.regular_open(pair, (&open, &stat), &stat, &mut sink))
+        Quick::Done(self.regular_open(pair, (&open, &stat), &stat, &mut sink).map(drop))
     }
 }

@@ -11,6 +11,7 @@ use super::atomic::{self, Begun, NotBegun, NotNamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
 use super::copy::{Copy, Kept};
 use super::data::{Data, Fault, SinkEnd, job};
+use super::entry::Made;
 use super::pair::{Pair, Sink, SinkIs};
 use super::place::{Follow, Place, kind, same_file};
 use super::resume::Resumed;
@@ -27,7 +28,7 @@ const NEW_FILE: u32 = 0o666;
 
 impl Shared<'_> {
     /// Copies a file, or reads what is to be read like one.
-    pub(super) fn regular(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
+    pub(super) fn regular(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Made> {
         self.check_sink(pair, sink)?;
         if !self.can_go_on(stat, sink.stat.as_ref()) {
             self.hand.holds_what_begins_anew();
@@ -65,11 +66,18 @@ impl Shared<'_> {
         (source, opened): (&OwnedFd, &Stat),
         stat: &Stat,
         sink: &mut Sink,
-    ) -> Done {
-        let mut copy = match self.resumed(pair, stat, (source, opened), sink)? {
-            Resumed::Not => self.open_sink(pair, source, stat, sink)?,
+    ) -> Done<Made> {
+        let asks = self.asks_later(stat, sink).is_some();
+        let resumed = self.resumed(pair, stat, (source, opened), sink)?;
+        if let Resumed::LeftAlone = resumed {
+            return Ok(Made::LeftAlone);
+        }
+        if asks {
+            self.say_copied(pair, None);
+        }
+        let mut copy = match resumed {
             Resumed::Copy(copy) => *copy,
-            Resumed::LeftAlone => return Ok(()),
+            _ => self.open_sink(pair, source, stat, sink)?,
         };
         let done = self.copy_open(pair, opened, stat, (source, &mut copy));
         let done = done.and_then(|()| self.settle(pair, source, &copy));
@@ -89,7 +97,7 @@ impl Shared<'_> {
         if done.is_ok() {
             self.hand.file_done();
         }
-        done
+        done.map(|()| Made::Whole)
     }
 
     pub(super) fn open_source(&self, pair: &Pair, stat: &Stat) -> Done<(OwnedFd, Stat)> {

@@ -44,10 +44,17 @@ const GETS_MODE: u32 = 0o1000;
 /// # Errors
 /// What does.
 pub(super) fn check(settings: &Settings, extras: &Extras) -> Result<(), String> {
-    if !extras.resume {
-        return Ok(());
+    match contradiction(settings).filter(|_| extras.resume) {
+        Some((other, why)) => {
+            Err(format!("options --resume and {other} are mutually exclusive: {why}"))
+        }
+        None => Ok(()),
     }
-    let (other, why) = if settings.update {
+}
+
+/// What contradicts going on with what an earlier run left, and why.
+pub(super) fn contradiction(settings: &Settings) -> Option<(&'static str, &'static str)> {
+    Some(if settings.update {
         (
             "--update",
             "an interrupted copy is newer than its source; --resume alone leaves what is whole",
@@ -61,9 +68,8 @@ pub(super) fn check(settings: &Settings, extras: &Extras) -> Result<(), String> 
     } else if settings.make != Make::Copy {
         ("--link, --symbolic-link and --attributes-only", "only copies of bytes are continued")
     } else {
-        return Ok(());
-    };
-    Err(format!("options --resume and {other} are mutually exclusive: {why}"))
+        return None;
+    })
 }
 
 impl Shared<'_> {
@@ -72,6 +78,12 @@ impl Shared<'_> {
         // Without --copy-contents, a device in a tree is made anew and never read.
         let is_read = is_file(stat) || self.settings.special_as_file;
         self.extras.resume && is_read && reads_again(stat) && reads_again(there)
+    }
+
+    /// What is there, where the user is asked about it only once it was read, if at all.
+    pub(super) fn asks_later(&self, stat: &Stat, sink: &Sink) -> Option<Stat> {
+        let asks = self.settings.existing == Existing::Ask;
+        sink.stat.filter(|there| asks && self.may_resume(stat, there))
     }
 
     /// Whether another run would go on with the copying of such a file to what is there, if anything is.
@@ -135,7 +147,7 @@ impl Shared<'_> {
     }
 
     /// Whether the user lets a file be overwritten that is no beginning of its source.
-    fn may_overwrite(&self, pair: &Pair, there: &Stat) -> bool {
+    pub(super) fn may_overwrite(&self, pair: &Pair, there: &Stat) -> bool {
         self.settings.existing != Existing::Ask
             || self.voice.asks(&self.question(&pair.sink, there))
     }

@@ -238,7 +238,9 @@ impl Copier<'_> {
         let mut folder = None;
         let way = self.levels[depth].way.clone();
         let threads = self.crew.map_or(1, Crew::threads);
+        // Where nothing is put off, files are gone through among the others, in the order of the inodes.
         if self.order.may_be_rounds
+            && self.puts_off()
             && sink_is == SinkIs::New
             && threads > 1
             && let Some(rounds) = Rounds::through(entries, threads)

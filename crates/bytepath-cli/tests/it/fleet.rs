@@ -9,7 +9,8 @@ use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::program::{bytepath, run, until};
+use crate::calls::may_trace;
+use crate::program::{BYTEPATH, bytepath, run, until};
 
 fn script(folder: &Path, text: &str) -> std::path::PathBuf {
     let path = folder.join("python3");
@@ -154,11 +155,18 @@ struct Piece {
 
 impl Piece {
     fn new(folder: &Path, token: &str) -> Piece {
+        Piece::after("", folder, token, &["-a"])
+    }
+
+    /// One that is begun by a shell, after these lines.
+    fn after(lines: &str, folder: &Path, token: &str, options: &[&str]) -> Piece {
         let path = |name| folder.join(name).into_os_string().into_string().expect("UTF-8");
         let (source, sink, own) = (path("from"), path("to"), path("to/run"));
         let words = ["piece", "--source", &source, "--destination", &sink, "--run", &own];
-        let words = [&words[..], &["--token", token, "--", "-a"]].concat();
-        let mut command = bytepath(&words);
+        let words = [&words[..], &["--token", token, "--"], options].concat();
+        let mut shell = std::process::Command::new("sh");
+        let command =
+            shell.args(["-c", &format!("{lines}\nexec \"$0\" \"$@\""), BYTEPATH]).args(words);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let answers = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -250,6 +258,101 @@ fn a_large_directory_is_copied_however_often_what_is_left_of_it_is_given_back() 
         let link = fs::read_link(to.join(format!("link{number}"))).expect("a link");
         assert_eq!(link.as_os_str(), number.to_string().as_str());
     }
+}
+
+#[test]
+fn what_was_copied_before_something_failed_counts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut piece = prepared(folder.path());
+    fs::write(folder.path().join("from/f"), [7; 1000]).expect("a file");
+    // It comes after the file, also where it was found first.
+    fs::write(folder.path().join("to/d"), "no folder").expect("a file");
+    let answer = piece.ask(json!([{ "do": "tree", "d": "", "w": 1.0 }]));
+    assert_eq!(answer["failed"].as_array().map(Vec::len), Some(1), "{answer}");
+    assert_eq!((&answer["files"], &answer["bytes"]), (&json!(1), &json!(1000)), "{answer}");
+}
+
+/// A large file of so many MiB that was begun, as its parts are asked for.
+fn begun(folder: &Path, piece: &mut Piece, mebibytes: u64) -> Value {
+    let bytes: Vec<u8> = (0..mebibytes << 20).map(|at| (at / 4093) as u8).collect();
+    fs::write(folder.join("from/large"), bytes).expect("room");
+    let answer = piece.ask(json!([{ "do": "begin", "f": "large", "k": 1, "w": 1.0 }]));
+    let mut of = answer["begun"][0].clone();
+    (of["f"], of["cloned"], of["size"]) = (json!("large"), Value::Null, Value::Null);
+    of
+}
+
+/// This part of it.
+fn part(of: &Value, do_what: &str, fields: Value) -> Value {
+    let mut part = of.clone();
+    let fields = fields.as_object().expect("fields").clone();
+    part.as_object_mut().expect("fields").extend(fields);
+    part.as_object_mut().expect("fields").retain(|_, value| !value.is_null());
+    part["do"] = json!(do_what);
+    part
+}
+
+#[test]
+fn what_was_copied_of_a_range_before_it_failed_counts_and_is_not_copied_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(prepared(folder.path()));
+    let options = ["-a", "--reflink=never"];
+    let mut piece = Piece::after("", folder.path(), "two", &options);
+    let of = begun(folder.path(), &mut piece, 32);
+    // No file gets longer than 20 MiB: the second step fails in its midst.
+    let limit = "trap '' XFSZ; ulimit -f 40960";
+    let mut limited = Piece::after(limit, folder.path(), "three", &options);
+    let range = part(&of, "range", json!({ "a": 0, "z": 32 << 20, "w": 1.0 }));
+    let answer = limited.ask(json!([range]));
+    let (failed, half) = (&answer["failed"][0]["item"], json!(16 << 20));
+    assert_eq!((&failed["a"], &failed["z"]), (&half, &json!(32 << 20)), "{answer}");
+    assert_eq!((&answer["bytes"], &answer["moved"][0]["bytes"]), (&half, &half), "{answer}");
+    let answer = piece.ask(json!([failed]));
+    assert_eq!((&answer["bytes"], &answer["moved"][0]["bytes"]), (&half, &half), "{answer}");
+    let end = part(&of, "end", json!({ "size": 32 << 20, "w": 0.0 }));
+    assert_eq!(piece.ask(json!([end]))["files"], 1);
+    let read = |name: &str| fs::read(folder.path().join(name)).expect("a file");
+    assert!(read("from/large") == read("to/large"));
+}
+
+#[test]
+fn a_range_that_cannot_be_brought_to_the_device_is_copied_again() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(prepared(folder.path()));
+    let options = ["-a", "--reflink=never", "--fsync"];
+    let mut piece = Piece::after("", folder.path(), "two", &options);
+    let of = begun(folder.path(), &mut piece, 20);
+    let trace = "set -- -e inject=fsync:error=EIO:when=1 \"$0\" \"$@\"\n\
+                 set -- -D -qqq -o /dev/null -e trace=fsync \"$@\"\n\
+                 exec strace \"$@\"";
+    let mut faulty = Piece::after(trace, folder.path(), "three", &options);
+    let range = part(&of, "range", json!({ "a": 0, "z": 20 << 20, "w": 1.0 }));
+    let answer = faulty.ask(json!([range]));
+    let failed = &answer["failed"][0]["item"];
+    assert_eq!((&failed["a"], &answer["bytes"]), (&json!(0), &json!(0)), "{answer}");
+    assert_eq!(faulty.ask(json!([failed]))["bytes"], json!(20 << 20));
+}
+
+#[test]
+fn a_directory_of_another_file_system_has_its_share_of_the_work() {
+    let device = |path| fs::metadata(path).ok().map(|found| found.dev());
+    let (Some(outer), Some(inner)) = (device("/dev"), device("/dev/shm")) else {
+        return println!("skipped: there is no /dev/shm");
+    };
+    if outer == inner {
+        return println!("skipped: nothing is mounted at /dev/shm");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    symlink("/dev", folder.path().join("from")).expect("a link");
+    let mut piece = Piece::after("", folder.path(), "one", &["-a", "--one-file-system"]);
+    assert_eq!(piece.ask(json!([{ "do": "prepare", "stages": [0] }]))["failed"], json!([]));
+    let answer = piece.ask(json!([{ "do": "tree", "d": "shm", "w": 0.5 }]));
+    let told = (&answer["failed"], &answer["rest"], &answer["w"], &answer["directories"]);
+    assert_eq!(told, (&json!([]), &json!([]), &json!(0.5), &json!(1)), "{answer}");
+    assert_eq!(fs::read_dir(folder.path().join("to/shm")).expect("a folder").count(), 0);
 }
 
 #[test]

@@ -149,8 +149,7 @@ impl Work<'_> {
         }
         let staged = stage.new_place();
         link::hard(&file, Follow::No, &staged, Replace::No).map_err(failed)?;
-        let renamed =
-            rustix::fs::renameat(&staged.directory, &staged.name, &name.directory, &name.name);
+        let renamed = staged.rename_to(&name);
         // Renaming a name over another of the same file leaves both.
         let _ = staged.remove();
         renamed.map(|()| Fate::Linked).map_err(failed)

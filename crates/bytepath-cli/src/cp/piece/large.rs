@@ -36,9 +36,11 @@ const WHOLE_END: &str = "-whole";
 impl Work<'_> {
     /// Makes the file that ranges are copied to; where blocks can be shared, it is whole at once.
     pub(super) fn begin(&mut self, f: Name, k: u64, w: f64) {
+        let before = self.bytes_before;
         match self.begun(&f, k) {
             Ok(begun) => {
-                self.moved(k);
+                self.begins();
+                self.moved(k, before);
                 self.answer.w += if begun.cloned { w } else { 0.0 };
                 self.answer.begun.push(begun);
             }
@@ -47,10 +49,9 @@ impl Work<'_> {
         }
     }
 
-    /// Notes what was copied of a large file since this part of it began.
-    fn moved(&mut self, k: u64) {
-        let bytes = self.shared.hand.bytes() - self.bytes_before;
-        self.answer.moved.push(Moved { k, bytes });
+    /// Notes what counts of a large file, behind so many bytes before.
+    fn moved(&mut self, k: u64, before: u64) {
+        self.answer.moved.push(Moved { k, bytes: self.bytes_before - before });
     }
 
     /// Whether a large file was removed since it was found, or is by now another than the one that was begun, or
@@ -131,9 +132,7 @@ impl Work<'_> {
         if compared {
             // Its ranges are not copied, but compared, by whoever has time.
             let whole = Place { name: whole_name(&staged.name), ..staged.clone() };
-            let (from, to) = (&staged, &whole);
-            rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name)
-                .map_err(said)?;
+            staged.rename_to(&whole).map_err(said)?;
             staged = whole;
         }
         let s = Name(staged.name);
@@ -143,10 +142,12 @@ impl Work<'_> {
 
     /// Copies a part of a file.
     pub(super) fn range(&mut self, of: Staged, (a, z): (u64, u64), w: f64) {
-        let mut at = a;
-        match self.ranged(&of, (&mut at, z)) {
+        let (mut at, before) = (a, self.bytes_before);
+        let done = self.ranged(&of, (&mut at, z));
+        // Also where it failed, it goes on from there.
+        self.moved(of.k, before);
+        match done {
             Ok(()) => {
-                self.moved(of.k);
                 let left = if z > a { (z - at) as f64 / (z - a) as f64 } else { 0.0 };
                 self.answer.w += w * (1.0 - left);
                 if at < z && !self.answer.fenced {
@@ -159,6 +160,7 @@ impl Work<'_> {
     }
 
     fn ranged(&mut self, of: &Staged, (at, z): (&mut u64, u64)) -> Done {
+        let began = (*at, self.bytes_before);
         let (pair, source, stat) = self.still(of, z)?;
         let staged = self.staged(&of.s, &pair)?;
         let said =
@@ -187,13 +189,18 @@ impl Work<'_> {
                 self.compare(&pair, (&source, &sink), (*at, end))?;
             }
             *at = end;
+            self.begins();
             self.breathe();
             if self.is_over() {
                 break;
             }
         }
-        if self.shared.extras.fsync {
-            self.shared.sync(&sink, &pair)?;
+        if self.shared.extras.fsync
+            && let Err(told) = self.shared.sync(&sink, &pair)
+        {
+            // The kernel says so once: to sync it again would bring nothing of this to the device.
+            (*at, self.bytes_before) = began;
+            return Err(told);
         }
         // Another may have ended the file meanwhile. The bytes are the same; its time would not be.
         match staged.stat(Follow::No) {
@@ -267,8 +274,7 @@ impl Work<'_> {
         if self.shared.extras.fsync {
             self.shared.sync(&copy.open, &pair)?;
         }
-        let (from, to) = (&staged, &pair.sink);
-        match rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name) {
+        match staged.rename_to(&pair.sink) {
             Err(Errno::NOENT) => self.is_ended(&pair, size),
             // Who wrote a range once more until now, and found the file not ended yet, left its time to this.
             renamed => {

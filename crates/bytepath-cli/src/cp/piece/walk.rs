@@ -79,6 +79,7 @@ impl Work<'_> {
     }
 
     fn some_of(&mut self, next: Pending, pending: &mut Vec<Pending>) {
+        self.begins();
         let tree = next.tree.clone();
         let Some(mut open) = self.open(next) else { return };
         let entries = match self.entries_of(&tree, &open) {
@@ -356,6 +357,8 @@ impl Work<'_> {
         let device =
             root.and_then(Result::ok).map(|root| std::os::unix::fs::MetadataExt::dev(&root));
         if device.is_some_and(|device| device != stat.st_dev) {
+            // All that is done of it is done.
+            self.answer.w += tree.w;
             return None;
         }
         let (source_shown, sink_shown) = self.process.ground.shown(&tree.d.0);

@@ -75,6 +75,37 @@ fn an_interrupted_copy_says_how_far_it_came_and_ends_by_the_signal() {
 }
 
 #[test]
+fn nothing_is_advised_that_would_be_refused() {
+    let not_whole = "what was being copied is not whole";
+    for (option, advice) in [
+        ("--force", format!("{not_whole}; --resume goes on")),
+        ("--update", not_whole.into()),
+        ("--backup", not_whole.into()),
+        ("--remove-destination", not_whole.into()),
+        ("--symbolic-link", "not all is done".into()),
+        ("--link", "not all is done; the same command goes on".into()),
+        ("--attributes-only", "not all is done; the same command goes on".into()),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).to_str().expect("a name").to_owned();
+        let (old, new) = (path("old"), path("new"));
+        file(old.as_ref(), b"old", 1);
+        std::fs::write(&new, "new").expect("a file");
+        // What may take long heeds signals from the beginning.
+        let mut command = bytepath(&["cp", "--fsync", "--interactive", option, &new, &old]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut cp = spawned(&mut command);
+        // It waits for an answer, or is about to: none comes, nor an end of them.
+        let _answers = cp.child().stdin.take();
+        until("the handler", || catches(cp.group, Signal::HUP));
+        let done = ended_by(cp, Signal::TERM);
+        let said = format!("cp: interrupted after 0 files, 0 B: {advice}\n");
+        assert!(done.stderr.ends_with(&said), "{option}: {done:?}");
+        assert_eq!(std::fs::read(&old).expect("a file"), b"old", "{option}");
+    }
+}
+
+#[test]
 fn the_byte_that_was_reached_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let (pipe, new) = (folder.path().join("fifo"), folder.path().join("new"));

@@ -251,6 +251,28 @@ fn directories_of_xfs_are_copied_in_rounds_and_told_of_in_the_classics_order() {
 }
 
 #[test]
+fn a_file_that_becomes_a_directory_is_copied_as_what_it_is_also_where_there_are_rounds() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    // The FIFO, which comes before the file, is read once all is known to be there. Every file system is XFS.
+    let done = shell(&format!(
+        "cd {}; mkdir s s/one s/two; mkfifo s/fifo; echo a file >s/file; \
+         until [ $(stat -c %i s/fifo) -lt $(stat -c %i s/file) ]; do \
+         mv s/file s/other$((i=i+1)); echo a file >s/file; done; \
+         strace -D -f -qqq -o /dev/null -e trace=fstatfs \
+         -e inject=fstatfs:poke_exit=@arg2=4253465800000000 \
+         $bytepath cp -r --copy-contents --jobs 2 s t & \
+         exec 3>s/fifo; rm s/file; mkdir s/file; for i in 1 2 3; do mkdir s/file/d$i; \
+         echo $i >s/file/f$i; done; echo read >&3; exec 3>&-; wait $! && cat t/fifo && \
+         diff -r s/file t/file && ls t/file",
+        folder.path().display()
+    ));
+    assert_eq!(done.well().stdout, "read\nd1\nd2\nd3\nf1\nf2\nf3\n");
+}
+
+#[test]
 fn files_beside_others_are_copied_as_the_classic_copies_them() {
     // Every third is there already: a file, a name of another, a folder, a link to one
     // that is not, or not yet.

@@ -49,6 +49,13 @@ fn what_was_done_is_one_document() {
     assert_eq!(document(&done.well().stdout).routes.keys().collect::<Vec<_>>(), ["splice"]);
     let done = in_folder("echo x >c; $bytepath cp -n --json - large c");
     assert_eq!(document(&done.stdout).skipped, 1);
+    // Newer names of what is one file in the source become one file; the first stays as it is.
+    let done = in_folder(
+        "mkdir s t; echo 1 >s/a; touch -d @1 s/a; ln s/a s/b; echo 2 >t/a; cp -p t/a t/b; \
+         $bytepath cp -auT --json said s t && [ t/a -ef t/b ] && cat said",
+    );
+    let told = document(&done.well().stdout);
+    assert_eq!((told.hard_links, told.skipped, told.files), (1, 1, 0), "{told:?}");
 }
 
 #[test]

@@ -356,6 +356,24 @@ fn what_killed_runs_left_is_removed() {
 }
 
 #[test]
+fn nobody_begins_to_copy_to_a_part_that_is_about_to_be_removed() {
+    if !may_trace() {
+        return;
+    }
+    let done = in_folder(
+        "mkdir d; mv part d/.large.bytepath-part; chmod 600 d/.*-part; echo x >a; \
+         inode=$(stat -c %i d/.*-part); strace -D -qqq -o /dev/null -e trace=unlinkat \
+         -e inject=unlinkat:delay_enter=2000000:when=1 $bytepath cp --resume a d & \
+         until grep -q \":$inode \" /proc/locks || ! kill -0 $!; do :; done; \
+         $bytepath cp --atomic --resume large d; wait $!; ls -A d; \
+         $bytepath cp --atomic --resume large d && cmp large d/large && ls -A d",
+    );
+    let why = "another program is copying to it ('.large.bytepath-part' is locked)";
+    assert_eq!(done.stderr, format!("cp: cannot go on with 'd/large': {why}\n"));
+    assert_eq!(done.stdout, "a\na\nlarge\n");
+}
+
+#[test]
 fn the_user_is_asked_only_where_something_else_is_overwritten() {
     let done = in_folder("$bytepath cp -i --resume large part && cmp large part").well();
     assert_eq!(done.stdout, "");
@@ -363,6 +381,32 @@ fn the_user_is_asked_only_where_something_else_is_overwritten() {
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("other\n", "cp: overwrite 'c'? "));
     let done = in_folder("echo other >c; echo y | $bytepath cp -i --resume large c; cmp large c");
     assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), "cp: overwrite 'c'? "));
+}
+
+#[test]
+fn what_the_user_declines_is_neither_told_as_copied_nor_taken_for_a_copy() {
+    let done = in_folder("echo other >c; echo n | $bytepath cp -v -i --resume large c; cat c");
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("other\n", "cp: overwrite 'c'? "));
+    let done =
+        in_folder("echo other >c; echo y | $bytepath cp -v -i --resume large c; cmp large c");
+    assert_eq!(done.stdout, "'large' -> 'c'\n");
+    // Names of one file: none becomes a name of what is there, and each that is there is asked about.
+    let names = "mkdir s t; echo new >s/a; ln s/a s/b; echo old >t/b";
+    let done = in_folder(&format!(
+        "{names}; yes n | $bytepath cp -aT -i --resume s t; cat t/a t/b; \
+         mv t/a t/c; echo old >t/a; yes n | $bytepath cp -aT -i --resume s t; cat t/a t/b; \
+         yes | $bytepath cp -aT -i --resume s t; cat t/a t/b; [ t/a -ef t/b ] && echo one"
+    ));
+    let [declined, all_declined, copied] = ["new\nold\n", "old\nold\n", "new\nnew\none\n"];
+    assert_eq!(done.stdout, [declined, all_declined, copied].concat(), "{done:?}");
+    assert_eq!(done.stderr.matches("overwrite").count(), 1 + 2 + 2, "{done:?}");
+    // Nor is an operand told that what is there was just made.
+    let done = in_folder(
+        "mkdir s t; echo 1 >s/large; echo old >t/large; \
+         yes n | $bytepath cp -i --resume large s/large t; echo $?; cat t/large",
+    );
+    assert_eq!(done.stdout, "0\nold\n", "{done:?}");
+    assert_eq!(done.stderr, "cp: overwrite 't/large'? ".repeat(2));
 }
 
 #[test]

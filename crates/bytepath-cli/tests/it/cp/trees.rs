@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{date, directory, file, gnu, gnu_on_disk, mode, some};
-use crate::program::{as_nobody, root};
+use crate::program::{as_nobody, root, shell};
 
 #[test]
 fn links_are_followed_as_asked() {
@@ -174,4 +174,49 @@ fn what_may_not_be_read_is_told_of_and_the_rest_is_copied() {
             cp.both(line, closed).same();
         }
     }
+}
+
+/// Runs the lines in a folder with a file `b`, where `name` is a path of so many bytes in it: all of its
+/// directories are there, and `deep` goes to the last.
+fn with_long_name(bytes: usize, lines: &str) -> crate::program::Done {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().display();
+    let done = shell(&format!(
+        "cd {path} && echo b >b && start=$PWD name=$PWD part=$(printf %0100d 0) && \
+         deep() {{ cd $start; while [ -d $part ]; do cd -P $part; done; }}; \
+         while [ $(({bytes} - ${{#name}})) -gt 201 ]; do \
+         mkdir $part && cd -P $part && name=$name/$part; done && \
+         name=$name/$(printf %0$(({bytes} - ${{#name}} - 1))d 1) && cd $start && {lines}"
+    ));
+    shell(&format!("rm -rf {path}/*"));
+    done
+}
+
+#[test]
+fn a_symbolic_link_says_what_the_user_named_however_long_that_is() {
+    for bytes in [2000, 2049, 3000, 4000] {
+        let lines =
+            "echo x >$name && $bytepath cp -s $name l && [ $(readlink l) = $name ] && cat l";
+        assert_eq!(with_long_name(bytes, lines).well().stdout, "x\n", "{bytes}");
+    }
+}
+
+#[test]
+fn slashes_behind_a_long_name_are_no_name() {
+    // With them it is longer than one piece.
+    for bytes in [2046, 2047, 2048, 2049] {
+        let lines = "mkdir $name && echo x >$name/f && for end in / // /// /.; do \
+                     $bytepath cp -r $name$end new && cat new/f && rm -r new && \
+                     $bytepath cp b $name$end && cat $name/b && rm $name/b || echo $end; done";
+        assert_eq!(with_long_name(bytes, lines).well().stdout, "x\nb\n".repeat(4), "{bytes}");
+    }
+}
+
+#[test]
+fn what_is_beside_a_destination_too_long_for_one_call_is_synced_swept_and_counted() {
+    let lines = "dead=$(sh -c 'echo $$') && (deep; echo half >.bytepath-$dead-0) && \
+                 $bytepath cp --fsync b $name && $bytepath cp --resume b $name && (deep; cat *) && \
+                 (deep; ls -A | grep -c .) && $bytepath cp -f --backup=numbered $name $name && \
+                 $bytepath cp -f --backup=numbered $name $name && (deep; ls | sed 's/^0*1//')";
+    assert_eq!(with_long_name(4438, lines).well().stdout, "b\n1\n\n.~1~\n.~2~\n");
 }

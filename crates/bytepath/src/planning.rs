@@ -231,6 +231,8 @@ impl Planning<'_> {
             _ if self.wishes.profile.is_some() => self.look(job)?,
             Some(bytes) if bytes >= LOOK_FROM_BYTES => self.look(job)?,
             Some(_) => {}
+            // What a pipe holds is small, and carried at once.
+            None if job.keep_source => {}
             None => self.wait_and_see(),
         }
         Ok(())
@@ -619,6 +621,27 @@ mod tests {
             to.rewind().and_then(|()| to.read_to_end(&mut got)).expect("read");
             assert!(got == bytes, "other bytes");
         }
+    }
+
+    #[test]
+    fn what_a_pipe_keeps_is_duplicated_once() {
+        let pipe = || {
+            let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+            rustix::pipe::fcntl_setpipe_size(&writer, 1 << 20).expect("it is set");
+            (reader, writer)
+        };
+        let ((from, feed), (drain, to)) = (pipe(), pipe());
+        rustix::io::write(&feed, &[7; 500_000]).expect("there is room");
+        let source = Endpoint::source(from.as_fd()).expect("a source");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let (job, meter) = (Job::new(&source, &sink).keep_source(), Meter::new());
+        let mut planning = Wishes::default().begin(&job, Knobs::default()).expect("a plan");
+        for (job, in_all) in [(job, 500_000), (job.limit(400_000), 900_000)] {
+            let moved = planning.carry(&Carrying { job, meter: &meter, cancel: None });
+            assert_eq!(moved.expect("moved").bytes, in_all);
+            assert_eq!(rustix::io::ioctl_fionread(&drain), Ok(in_all));
+        }
+        assert_eq!(rustix::io::ioctl_fionread(&from), Ok(500_000));
     }
 
     #[test]

@@ -116,9 +116,7 @@ struct Carrier<'a, 's> {
 
 impl<'a, 's> Carrier<'a, 's> {
     fn new(span: &'a Span<'s>, by: By) -> Result<Self, Stop> {
-        let chunk = span.next_bytes(span.limit, CHUNK_BYTES).min(read_write::buffer_bytes(span));
-        let buffer = Memory::allocate(chunk.max(1), &span.knobs.pages)
-            .map_err(|error| Stop::Declined(Refusal::because(error.to_string())))?;
+        let buffer = read_write::buffer(span, CHUNK_BYTES)?;
         Ok(Carrier { span, by, waiter: span.waiter(), blocking: span.blocking(), buffer })
     }
 

@@ -63,8 +63,7 @@ impl Route for ReadWrite {
         }
         let mut left = span.limit;
         while left > 0 {
-            let most = usize::try_from(left.saturating_add(span.beyond));
-            let most = most.map_or(buffer.len(), |most| buffer.len().min(most));
+            let most = span.read_bytes(left, buffer.len());
             let into = &mut buffer.as_mut_slice()[..most];
             let count = read(span, &mut waiter, blocking, into, None)?;
             if count == 0 {
@@ -91,8 +90,7 @@ fn carry_plain(span: &Span<'_>, waiter: &mut Waiter<'_>, buffer: &mut Memory) ->
     while left > 0 {
         let (source, sink) = (span.source.as_fd(), span.sink.as_fd());
         let odd = ordinary(source, sink, buffer, (&mut left, span.beyond), span.meter);
-        let most = usize::try_from(left.saturating_add(span.beyond));
-        let most = buffer.len().min(most.unwrap_or(usize::MAX));
+        let most = span.read_bytes(left, buffer.len());
         let (count, answer) = match odd {
             Odd::End => break,
             Odd::Read(errno) => {

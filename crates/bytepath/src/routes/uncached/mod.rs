@@ -121,13 +121,17 @@ impl<'a, 's> Carrier<'a, 's> {
     }
 
     fn carry(&mut self, behind: &mut Behind<'_>) -> Result<(), Stop> {
-        let chunk = self.buffer.as_slice().len();
+        let chunk = self.buffer.len();
         let mut left = self.span.limit;
-        // The first chunk ends where the sink's later ones begin, so that no page is written twice.
-        let odd = rustix::fs::tell(self.span.sink).map_or(0, |at| at % chunk as u64) as usize;
-        let mut most = chunk - odd;
+        // The first chunk ends where the sink's later ones begin, so that no page is written twice. What
+        // is no file gives as much as it has, and may lose what is not taken of it.
+        let odd = match self.span.source.kind().is_cached() {
+            true => rustix::fs::tell(self.span.sink).map_or(0, |at| at % chunk as u64) as usize,
+            false => 0,
+        };
+        let mut room = chunk - odd;
         while left > 0 {
-            most = usize::try_from(left).map_or(most, |left| most.min(left));
+            let most = self.span.read_bytes(left, room);
             behind.before(most)?;
             let count = self.read(most)?;
             if count == 0 {
@@ -135,8 +139,8 @@ impl<'a, 's> Carrier<'a, 's> {
             }
             self.write(count)?;
             behind.after(self.span, count)?;
-            left -= count as u64;
-            most = chunk;
+            left = left.saturating_sub(count as u64);
+            room = chunk;
         }
         Ok(())
     }

@@ -58,10 +58,7 @@ pub(super) fn carry(name: &'static str, span: &Span<'_>, by: By) -> Result<(), S
         // However it ended, nothing stays.
         carried.and(behind.settle(span))
     });
-    carried.map_err(|stop| match stop {
-        Stop::Failed(failed) => Stop::Failed(Failed { route: name, ..failed }),
-        stop => stop,
-    })
+    carried.map_err(|stop| stop.of_route(name))
 }
 
 /// What has to be done behind the reading and the writing.

@@ -160,6 +160,16 @@ pub enum Stop {
     },
 }
 
+impl Stop {
+    /// The same, told as this route's: another did a part of its work.
+    pub(crate) fn of_route(self, route: &'static str) -> Stop {
+        match self {
+            Stop::Failed(failed) => Stop::Failed(Failed { route, ..failed }),
+            stop => stop,
+        }
+    }
+}
+
 impl fmt::Debug for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

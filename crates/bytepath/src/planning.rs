@@ -44,11 +44,12 @@ const GROW_FROM_BYTES: u64 = (128 << 10) + (64 << 10);
 /// Once it has moved this much it looks. A little more than a round number: a job of just that is over.
 const UNSURE_BYTES: u64 = (1 << 20) + (64 << 10);
 
-/// Stretches that are longer than this end at a multiple of it: what begins between two large pieces of
+/// Stretches of this length and more end at a multiple of it: what begins between two large pieces of
 /// the page cache is copied to and from smaller ones for the rest of the file.
 const EVEN_BYTES: u64 = 1 << 20;
 
-/// A stretch lasts about a tenth of a second, or takes that many bytes.
+/// A stretch lasts about a tenth of a second, or takes that many bytes. Shorter ones end at a multiple
+/// of the least, which is one of every block that O_DIRECT asks for.
 const STRETCH_BYTES_MIN: u64 = 64 << 10;
 const STRETCH_BYTES_MAX: u64 = 16 << 30;
 /// The same for movers that notice in between what their user wants: a fast source may become slow
@@ -147,6 +148,7 @@ pub struct Planning<'o> {
     knobs: Knobs,
     plan: Plan,
     stage: Stage,
+    /// A multiple of the least, or all.
     stretch_bytes: u64,
     /// Whether reads of the source are not cut: see [`Planning::stretch`].
     may_give_records: bool,
@@ -180,12 +182,15 @@ impl Planning<'_> {
 
     /// The bytes of the next stretch at most: so many that it lasts a tenth of a second, or all.
     pub fn most_bytes(&self) -> u64 {
-        match (self.stretch_bytes, self.total.bytes % EVEN_BYTES) {
-            (bytes, 0) => bytes,
-            (bytes, _) if self.ends_with_a_read() => bytes,
-            (u64::MAX, over) => EVEN_BYTES - over,
-            (bytes, over) if bytes >= EVEN_BYTES => bytes - over,
-            (bytes, _) => bytes,
+        let (bytes, total) = (self.stretch_bytes, self.total.bytes);
+        if self.ends_with_a_read() {
+            return bytes;
+        }
+        match total % EVEN_BYTES {
+            0 if bytes == u64::MAX => bytes,
+            over if bytes == u64::MAX => EVEN_BYTES - over,
+            _ if bytes >= EVEN_BYTES => bytes - (total + bytes) % EVEN_BYTES,
+            _ => bytes - (total + bytes) % STRETCH_BYTES_MIN,
         }
     }
 
@@ -226,6 +231,8 @@ impl Planning<'_> {
             _ if self.wishes.profile.is_some() => self.look(job)?,
             Some(bytes) if bytes >= LOOK_FROM_BYTES => self.look(job)?,
             Some(_) => {}
+            // What a pipe holds is small, and carried at once.
+            None if job.keep_source => {}
             None => self.wait_and_see(),
         }
         Ok(())
@@ -333,7 +340,7 @@ impl Planning<'_> {
     /// Goes by rules, with pipes as large as they want them, until it is worth while to look.
     fn go_by_rules(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
         self.take(Plan::best(job, self.knobs.clone())?);
-        self.stretch_bytes = UNSURE_BYTES - self.total.bytes;
+        self.stretch_bytes = self.within(UNSURE_BYTES - self.total.bytes);
         Ok(())
     }
 
@@ -388,7 +395,7 @@ impl Planning<'_> {
     /// The nearest length of a stretch.
     fn within(&self, bytes: u64) -> u64 {
         let most = if self.always_stretches { NOTICING_BYTES_MAX } else { STRETCH_BYTES_MAX };
-        bytes.clamp(STRETCH_BYTES_MIN, most)
+        (bytes - bytes % STRETCH_BYTES_MIN).clamp(STRETCH_BYTES_MIN, most)
     }
 
     /// Does as the watch advises.
@@ -562,6 +569,79 @@ mod tests {
         assert_eq!(expected(&planning), Some(1.0));
         let told = planning.told().join("\n");
         assert!(told.contains("cannot set the pipe to 2 GiB"), "{told}");
+    }
+
+    #[test]
+    fn stretches_end_on_the_grid_wherever_they_begin() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let source = Endpoint::open_source(file.path()).expect("a source");
+        let sink = Endpoint::open_sink("/dev/null").expect("a sink");
+        let job = Job::new(&source, &sink);
+        let mut planning = Wishes::default().begin(&job, Knobs::default()).expect("a plan");
+        let lengths =
+            [0, 100_000, GROW_FROM_BYTES, EVEN_BYTES, UNSURE_BYTES, 460_259_328, u64::MAX];
+        for bytes in lengths.map(|bytes| planning.within(bytes)) {
+            for total in [0, 1, 4095, GROW_FROM_BYTES, EVEN_BYTES, UNSURE_BYTES, 5_000_001] {
+                planning.stretch_bytes = bytes;
+                planning.total.bytes = total;
+                let most = planning.most_bytes();
+                assert!(0 < most && most <= bytes, "{most} of {bytes} from {total} on");
+                let grid = if bytes < EVEN_BYTES { STRETCH_BYTES_MIN } else { EVEN_BYTES };
+                assert_eq!((total + most) % grid, 0, "{bytes} from {total} on");
+            }
+        }
+    }
+
+    #[test]
+    fn stretches_of_a_file_that_takes_whole_blocks_only_are_such() {
+        use std::io::{Read, Seek, Write};
+
+        // On the disk that the build is on.
+        let program = std::env::current_exe().expect("this program");
+        let mut file = tempfile::NamedTempFile::new_in(program.parent().expect("a folder"));
+        let file = file.as_mut().expect("a file");
+        let bytes: Vec<u8> = (0..5_000_000_u32).map(|at| (at % 251) as u8).collect();
+        file.write_all(&bytes).expect("written");
+        let flags = rustix::fs::OFlags::DIRECT;
+        let Ok(from) = rustix::fs::open(file.path(), flags, rustix::fs::Mode::empty()) else {
+            return println!("skipped: the build's folder is on a file system without O_DIRECT");
+        };
+        for stretch_bytes in [100_000, 1_234_567] {
+            rustix::fs::seek(&from, rustix::fs::SeekFrom::Start(0)).expect("positioned");
+            let mut to = tempfile::tempfile().expect("a file");
+            let source = Endpoint::source(from.as_fd()).expect("a source");
+            let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+            let wishes = Wishes { route: Some("read-write"), ..Wishes::default() };
+            let (job, meter) = (Job::new(&source, &sink), Meter::new());
+            let mut planning = wishes.begin(&job, Knobs::default()).expect("a plan");
+            planning.stretch_bytes = planning.within(stretch_bytes);
+            let moved = planning.carry(&Carrying { job, meter: &meter, cancel: None });
+            assert_eq!(moved.expect("moved").bytes, 5_000_000);
+            let mut got = Vec::new();
+            to.rewind().and_then(|()| to.read_to_end(&mut got)).expect("read");
+            assert!(got == bytes, "other bytes");
+        }
+    }
+
+    #[test]
+    fn what_a_pipe_keeps_is_duplicated_once() {
+        let pipe = || {
+            let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+            rustix::pipe::fcntl_setpipe_size(&writer, 1 << 20).expect("it is set");
+            (reader, writer)
+        };
+        let ((from, feed), (drain, to)) = (pipe(), pipe());
+        rustix::io::write(&feed, &[7; 500_000]).expect("there is room");
+        let source = Endpoint::source(from.as_fd()).expect("a source");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let (job, meter) = (Job::new(&source, &sink).keep_source(), Meter::new());
+        let mut planning = Wishes::default().begin(&job, Knobs::default()).expect("a plan");
+        for (job, in_all) in [(job, 500_000), (job.limit(400_000), 900_000)] {
+            let moved = planning.carry(&Carrying { job, meter: &meter, cancel: None });
+            assert_eq!(moved.expect("moved").bytes, in_all);
+            assert_eq!(rustix::io::ioctl_fionread(&drain), Ok(in_all));
+        }
+        assert_eq!(rustix::io::ioctl_fionread(&from), Ok(500_000));
     }
 
     #[test]

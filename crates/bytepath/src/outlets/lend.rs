@@ -9,7 +9,7 @@ use std::time::Instant;
 use rustix::event::PollFlags;
 use rustix::pipe::SpliceFlags;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Blocking, Endpoint};
 use crate::error::Stop;
 use crate::outlets::write::with_rest;
 use crate::outlets::{Setup, Sink};
@@ -59,7 +59,8 @@ impl<'a> Lender<'a> {
         Ok(count)
     }
 
-    /// Lends all of the range. What was not lent is in the error; how many bytes were, beside it.
+    /// Lends all of the range; how many bytes were lent, beside it. What did not go is in the error, or
+    /// written where lending is refused.
     pub(super) fn all(
         &mut self,
         memory: &Memory,
@@ -71,10 +72,24 @@ impl<'a> Lender<'a> {
                 Ok(count) => at += count,
                 Err(stop) => {
                     let rest = &memory.as_slice()[at..range.end];
-                    return (at - range.start, Err(with_rest(stop, rest)));
+                    let stop = match stop {
+                        Stop::Declined(_) => self.write(rest).err().unwrap_or(stop),
+                        stop => with_rest(stop, rest),
+                    };
+                    return (at - range.start, Err(stop));
                 }
             }
         }
         (range.len(), Ok(()))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+        let block = Blocking::unless(self.sink.nonblocking());
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let wrote = self.sink.until_moved("write", |sink| sink.write_some(rest, block));
+            rest = &rest[wrote.map_err(|stop| with_rest(stop, rest))?..];
+        }
+        Ok(())
     }
 }

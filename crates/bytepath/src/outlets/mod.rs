@@ -237,7 +237,8 @@ pub trait Producer: Send + Sealed {
     /// Sends the first `len` bytes of the room, all of them.
     ///
     /// # Errors
-    /// The sink is gone or failed; bytes of the room that did not go are in the error.
+    /// The sink is gone or failed, and bytes of the room that did not go are in the error; or the mechanism
+    /// is refused, and they were written.
     ///
     /// # Panics
     /// There is not so much room: [`Producer::room`] gave less, or was not asked since the last send.

@@ -162,11 +162,9 @@ impl Producer for Lending<'_> {
     }
 
     fn room(&mut self) -> Result<Option<&mut [u8]>, Stop> {
-        let fits = |ring: &Ring| {
-            !ring.at_end() || pipe_bytes(self.lender.end().as_fd()) <= ring.pipe_bytes
-        };
-        if !self.ring.as_ref().is_some_and(fits) {
-            self.shape.pipe_bytes = pipe_bytes(self.lender.end().as_fd());
+        let pipe_bytes = pipe_bytes(self.lender.end().as_fd());
+        if self.ring.as_ref().is_none_or(|ring| ring.pipe_bytes < pipe_bytes) {
+            self.shape.pipe_bytes = pipe_bytes;
             self.ring = Some(Ring::new(&self.shape, &self.pages)?);
         }
         Ok(self.ring.as_mut().map(|ring| self.given.room(ring.room())))
@@ -186,8 +184,9 @@ impl Producer for Lending<'_> {
 ///
 /// Every page sent takes a slot of the pipe at least, so a page is out of the pipe once as many
 /// pages were sent after it as the pipe has slots. The ring holds the pipe's slots and two chunks
-/// (one being filled, one lost at the wrap at most). Whoever holds the pipe may enlarge it: that is
-/// looked at whenever the ring comes round, and the next lap is made in a larger one.
+/// (one being filled, one lost at the wrap at most). Whoever holds the pipe may enlarge it at any time,
+/// and what was out of it before still is: so its size is asked for before each chunk, and the next one
+/// begins a larger ring.
 struct Ring {
     memory: Memory,
     at: usize,

@@ -52,7 +52,11 @@ impl Planning<'_> {
             let before = self.total.bytes;
             let went = before - at_entry;
             let left = carrying.job.limit.map_or(u64::MAX, |limit| limit.saturating_sub(went));
-            let most = self.most_bytes().min(left).min(window_bytes.max(1));
+            let most = match carrying.job.keep_source {
+                // The next stretch would begin with the same bytes again.
+                true => left,
+                false => self.most_bytes().min(left).min(window_bytes.max(1)),
+            };
             let job = match most {
                 u64::MAX => carrying.job,
                 most => self.stretch(&carrying.job, most, left),

@@ -10,10 +10,10 @@ use rustix::fs::{Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::endpoint::Endpoint;
-use crate::error::{Failed, Refusal, Stop};
+use crate::error::{Refusal, Stop};
 use crate::pages::{PageSize, page_bytes};
 use crate::ring::Target;
-use crate::routes::in_flight::{self, Ended, Ends, Pairing, Stretch, bytes_ahead};
+use crate::routes::in_flight::{self, Ended, Ends, Pairing, Stretch, bytes_ahead, position};
 use crate::routes::{Job, Route, Span, read_write};
 
 /// Both files, open past the page cache.
@@ -91,11 +91,6 @@ impl Direct {
 
     /// Bytes before both ends stand on a block.
     fn head_bytes(&self, span: &Span<'_>) -> Result<u64, Stop> {
-        let position = |end: &Endpoint<'_>| {
-            rustix::fs::tell(end).map_err(|errno| {
-                Stop::Declined(Refusal::errno("the position of a file is not to be had", errno))
-            })
-        };
         let (source, sink) = (position(span.source)?, position(span.sink)?);
         let align = self.align as u64;
         if source % align != sink % align {
@@ -116,10 +111,7 @@ impl Direct {
         }
         // Blocks begin where it ends.
         let carried = read_write::ReadWrite.carry(&Span { limit, beyond: 0, ..*span });
-        carried.map_err(|stop| match stop {
-            Stop::Failed(failed) => Stop::Failed(Failed { route: self.name, ..failed }),
-            stop => stop,
-        })
+        carried.map_err(|stop| stop.of_route(self.name))
     }
 }
 

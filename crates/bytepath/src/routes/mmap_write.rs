@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::machine;
-use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
+use crate::routes::in_flight::{bytes_ahead, cut, ends_before, position};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
 use crate::seal::Sealed;
 use crate::sys::file_mapping::FileMapping;
@@ -85,9 +85,7 @@ impl Route for MmapWrite {
 
 /// Writes `bytes` of the source from where it stands, all of which it has.
 fn write_window(span: &Span<'_>, bytes: usize) -> Result<(), Stop> {
-    let at = rustix::fs::tell(span.source).map_err(|errno| {
-        Stop::Declined(Refusal::errno("the position of the source is not to be had", errno))
-    })?;
+    let at = position(span.source)?;
     span.meter.called();
     let window = FileMapping::of(span.source.as_fd(), at, bytes)
         .map_err(|errno| Stop::Declined(Refusal::errno("the source cannot be mapped", errno)))?;

@@ -373,6 +373,13 @@ impl Span<'_> {
         usize::try_from(left).map_or(chunk, |left| chunk.min(left))
     }
 
+    /// How many bytes to read next into so much room: a read that has begun before the limit is not
+    /// cut there (see [`Job::stretch`]).
+    pub(crate) fn read_bytes(&self, left: u64, room: usize) -> usize {
+        let most = usize::try_from(left.saturating_add(self.beyond));
+        most.map_or(room, |most| room.min(most))
+    }
+
     /// How many bytes the sink takes without sleeping when it is ready; any number where the call
     /// may sleep.
     pub(crate) fn sink_takes_bytes(&self) -> usize {

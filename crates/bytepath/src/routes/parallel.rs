@@ -55,7 +55,7 @@ use crate::error::{Failed, Refusal, Side, Stop};
 use crate::machine::{self, CpuList, LargePages};
 use crate::pages::HUGE_PAGE_BYTES;
 use crate::placement::leave_cpu;
-use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
+use crate::routes::in_flight::{bytes_ahead, cut, ends_before, position};
 use crate::routes::pieces::Pieces;
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
 use crate::seal::Sealed;
@@ -228,11 +228,6 @@ struct Stretch<'a> {
 
 impl<'a> Stretch<'a> {
     fn new(span: &'a Span<'a>, bytes: u64) -> Result<Self, Stop> {
-        let position = |fd| {
-            rustix::fs::tell(fd).map_err(|errno| {
-                Stop::Declined(Refusal::errno("the position of a file is not to be had", errno))
-            })
-        };
         let (source_at, sink_at) = (position(span.source)?, position(span.sink)?);
         let sink_ends_at = ends_before(span, sink_at).ok_or_else(|| {
             Stop::Declined(Refusal::because(

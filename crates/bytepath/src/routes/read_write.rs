@@ -5,6 +5,7 @@
 use crate::endpoint::{Blocking, Kind};
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::meter::Meter;
+use crate::outlets::whole;
 use crate::pages::{Memory, PageSize, page_bytes};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
 use crate::seal::Sealed;
@@ -52,21 +53,17 @@ impl Route for ReadWrite {
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut waiter = span.waiter();
         let blocking = span.blocking();
-        let most = span.limit.saturating_add(span.beyond);
         let chunk = match gives_records(span.source.kind()) {
             true => CHUNK_BYTES,
             false => span.chunk_for_sink(CHUNK_BYTES),
         };
-        let chunk = span.next_bytes(most, chunk).min(buffer_bytes(span)).max(1);
-        let mut buffer = Memory::allocate(chunk, &span.knobs.pages)
-            .map_err(|error| Stop::Declined(Refusal::because(error.to_string())))?;
+        let mut buffer = buffer(span, chunk)?;
         if waiter.is_plain() && !span.sink.kind().is_socket() {
             return carry_plain(span, &mut waiter, &mut buffer);
         }
         let mut left = span.limit;
         while left > 0 {
-            let most = usize::try_from(left.saturating_add(span.beyond));
-            let most = most.map_or(chunk, |most| chunk.min(most));
+            let most = span.read_bytes(left, buffer.len());
             let into = &mut buffer.as_mut_slice()[..most];
             let count = read(span, &mut waiter, blocking, into, None)?;
             if count == 0 {
@@ -93,8 +90,7 @@ fn carry_plain(span: &Span<'_>, waiter: &mut Waiter<'_>, buffer: &mut Memory) ->
     while left > 0 {
         let (source, sink) = (span.source.as_fd(), span.sink.as_fd());
         let odd = ordinary(source, sink, buffer, (&mut left, span.beyond), span.meter);
-        let most = usize::try_from(left.saturating_add(span.beyond));
-        let most = buffer.len().min(most.unwrap_or(usize::MAX));
+        let most = span.read_bytes(left, buffer.len());
         let (count, answer) = match odd {
             Odd::End => break,
             Odd::Read(errno) => {
@@ -164,15 +160,16 @@ fn ordinary(
     odd
 }
 
-/// A small file needs no more than its size and one byte to see its end; one page costs the same.
-pub(super) fn buffer_bytes(span: &Span<'_>) -> usize {
+/// A buffer of a chunk, or of what may be read. A small file needs no more than its size and one byte to
+/// see its end; whole pages cost the same, and one opened with O_DIRECT takes nothing else.
+pub(super) fn buffer(span: &Span<'_>, chunk_bytes: usize) -> Result<Memory, Stop> {
     let known = span.source.kind().is_cached() && span.source.bytes() > 0;
-    if known {
-        let whole = span.source.bytes().saturating_add(1);
-        usize::try_from(whole).map_or(usize::MAX, |whole| whole.max(page_bytes(PageSize::Base)))
-    } else {
-        usize::MAX
-    }
+    let bytes = if known { span.source.bytes().saturating_add(1) } else { u64::MAX };
+    let pages = whole(usize::try_from(bytes).unwrap_or(usize::MAX), page_bytes(PageSize::Base));
+    let most = span.limit.saturating_add(span.beyond);
+    let chunk = span.next_bytes(most, chunk_bytes).min(pages).max(1);
+    Memory::allocate(chunk, &span.knobs.pages)
+        .map_err(|error| Stop::Declined(Refusal::because(error.to_string())))
 }
 
 /// Reads until something comes or the source ends. `first` is the error of a call already made:

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Stop};
-use crate::routes::in_flight::bytes_ahead;
+use crate::routes::in_flight::{bytes_ahead, position};
 use crate::routes::{Aliasing, Job, Rank, Route, Span, judged, read_write};
 use crate::seal::Sealed;
 use crate::sys::reflink::clone_range;
@@ -137,12 +137,6 @@ fn block_bytes(span: &Span<'_>) -> Result<u64, Stop> {
     }
 }
 
-fn position(end: &crate::Endpoint<'_>) -> Result<u64, Stop> {
-    rustix::fs::tell(end).map_err(|errno| {
-        Stop::Declined(Refusal::errno("the position of a file is not to be had", errno))
-    })
-}
-
 fn place(span: &Span<'_>, from: u64, to: u64) -> Result<(), Stop> {
     use rustix::fs::{SeekFrom, seek};
     let placed =
@@ -157,8 +151,5 @@ fn copy(span: &Span<'_>, limit: u64) -> Result<(), Stop> {
     if limit == 0 {
         return Ok(());
     }
-    read_write::ReadWrite.carry(&Span { limit, ..*span }).map_err(|stop| match stop {
-        Stop::Failed(failed) => Stop::Failed(Failed { route: NAME, ..failed }),
-        stop => stop,
-    })
+    read_write::ReadWrite.carry(&Span { limit, ..*span }).map_err(|stop| stop.of_route(NAME))
 }

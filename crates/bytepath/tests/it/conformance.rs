@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use bytepath::machine::Machine;
 use bytepath::routes::{Allowed, Cache, ROUTES};
 use bytepath::{Endpoint, Job, Knobs, Meter, Plan, Transfer, TransferError, Wait};
+use rustix::fs::{Mode, OFlags};
 
 use crate::ends::{
     Pace, SINKS, SOURCES, SinkKind, SourceKind, contents, disk_file, memfd, pipe, tmpfs_file,
@@ -473,4 +474,25 @@ fn a_socket_that_makes_messages_of_its_bytes_gets_them_in_small_ones_and_datagra
     let mut arrived = [0; 65_536];
     let count = receiver.recv(&mut arrived).expect("it comes");
     same(&arrived[..count], message);
+}
+
+#[test]
+fn a_small_file_that_takes_whole_blocks_only_is_read_to_its_end() {
+    for bytes in [1, 4095, 4096, 5000, 100_001] {
+        let mut file = disk_file();
+        file.write_all(contents(bytes)).expect("written");
+        let again = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let Ok(from) = rustix::fs::open(again, OFlags::DIRECT, Mode::empty()) else {
+            return println!("skipped: the build's folder is on a file system without O_DIRECT");
+        };
+        let mut to = memfd();
+        let source = Endpoint::source(from.as_fd()).expect("a source");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let job = Job::new(&source, &sink);
+        let plan = Plan::only("read-write", &job, Knobs::default()).expect("a plan");
+        Transfer::new(&job, &plan).run().expect("moved");
+        let mut arrived = Vec::new();
+        to.rewind().and_then(|()| to.read_to_end(&mut arrived)).expect("read");
+        same(&arrived, contents(bytes));
+    }
 }

@@ -375,6 +375,48 @@ fn pages_that_are_held_downstream_keep_their_bytes_unless_the_outlet_says_that_i
     });
 }
 
+#[test]
+fn a_pipe_that_is_made_larger_at_any_time_has_the_bytes_that_it_was_given() {
+    const CHUNK_BYTES: usize = 16 << 10;
+    const CHUNKS: usize = 48;
+    bounded(|watch| {
+        let all = contents(CHUNKS * CHUNK_BYTES);
+        for outlet in streaming() {
+            for before in 0..12 {
+                watch.at(format_args!("{}, {before} chunks before", outlet.name()));
+                let (mut reader, writer) = pipe();
+                let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+                let meter = Meter::new();
+                let setup = Setup {
+                    buf_bytes: CHUNK_BYTES,
+                    pipe_bytes: Some(4 * CHUNK_BYTES),
+                    ..Setup::new(&meter)
+                };
+                let mut producer = outlet.open(&sink, &setup).expect("it opens");
+                let mut arrived = Vec::new();
+                for (sent, piece) in all.chunks(CHUNK_BYTES).enumerate() {
+                    if sent == before {
+                        rustix::pipe::fcntl_setpipe_size(&writer, 1 << 20).expect("it is set");
+                    }
+                    if (4..before).contains(&sent) {
+                        let mut read = [0; CHUNK_BYTES];
+                        reader.read_exact(&mut read).expect("there is so much");
+                        arrived.extend_from_slice(&read);
+                    }
+                    let room = producer.room().expect("room").expect("it streams");
+                    room[..CHUNK_BYTES].copy_from_slice(piece);
+                    producer.send(CHUNK_BYTES).expect("the pipe takes it");
+                }
+                drop(producer);
+                drop(sink);
+                drop(writer);
+                reader.read_to_end(&mut arrived).expect("read");
+                same(&arrived, all);
+            }
+        }
+    });
+}
+
 /// A producer that was stopped with part of its room in the pipe, and then goes on.
 #[test]
 fn pages_lent_before_a_stop_are_not_written_afterwards() {

@@ -5,7 +5,8 @@ use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 
 use bytepath::page_cache;
-use bytepath::{Endpoint, Job, Knobs, Moved, Plan, Transfer, TransferError};
+use bytepath::planning::{Carrying, Wishes};
+use bytepath::{Endpoint, Job, Knobs, Meter, Moved, Plan, Transfer, TransferError};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -261,5 +262,37 @@ fn a_place_behind_all_that_a_file_has_is_refused_and_the_position_stays() {
     for at in [u64::MAX, u64::MAX - 1, 1 << 63] {
         assert!(page_cache::read_leaving(&file, &mut [0; 4], at).is_err(), "{at}");
         assert_eq!(file.stream_position().ok(), Some(3), "{at}");
+    }
+}
+
+#[test]
+fn records_arrive_whole_wherever_a_part_of_the_job_ends() {
+    const RECORDS: usize = 400;
+    const RECORD_BYTES: usize = 1000;
+    let all = contents(RECORDS * RECORD_BYTES);
+    // From a place in the sink on that is behind one of its chunks, and from one byte before it.
+    for place in [0, (2 << 20) - 1] {
+        let (near, far) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::SEQPACKET,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .expect("sockets");
+        let fed = std::thread::spawn(move || {
+            for record in all.chunks(RECORD_BYTES) {
+                assert_eq!(rustix::io::write(&near, record), Ok(RECORD_BYTES));
+            }
+        });
+        let mut to = disk_file();
+        to.set_len(place).and_then(|()| to.seek(SeekFrom::Start(place))).expect("positioned");
+        let source = Endpoint::source(far.as_fd()).expect("a source");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let (job, meter) = (Job::new(&source, &sink).leave_cache(), Meter::new());
+        let mut planning = Wishes::default().begin(&job, Knobs::default()).expect("a plan");
+        let moved = planning.carry(&Carrying { job, meter: &meter, cancel: None }).expect("moved");
+        fed.join().expect("no panic");
+        assert!(ROUTES.contains(&moved.route), "{moved:?}");
+        same(&read_all(&to)[place as usize..], all);
     }
 }

@@ -23,11 +23,6 @@ pub(super) struct Stand {
 impl<'fd, Q: Queue<'fd>> InFlight<'_, 'fd, Q> {
     pub(super) fn stand(&self) -> Result<Stand, Stop> {
         let (source, sink) = (self.span.source, self.span.sink);
-        let position = |fd: &Endpoint<'_>| {
-            rustix::fs::tell(fd).map_err(|errno| {
-                Stop::Declined(Refusal::errno("the position of a file is not to be had", errno))
-            })
-        };
         let (source, at) = (position(source)?, position(sink)?);
         let ends_at = ends_before(self.span, at);
         let in_order = ends_at.is_none() && self.span.sink.kind() != Kind::Null;
@@ -76,6 +71,13 @@ impl<'fd, Q: Queue<'fd>> InFlight<'_, 'fd, Q> {
             _ => Stop::Failed(Failed::new(self.ends.name, Side::Either, call, errno)),
         }
     }
+}
+
+/// Where a file stands.
+pub(in crate::routes) fn position(end: &Endpoint<'_>) -> Result<u64, Stop> {
+    rustix::fs::tell(end).map_err(|errno| {
+        Stop::Declined(Refusal::errno("the position of a file is not to be had", errno))
+    })
 }
 
 /// Bytes between a file's position and its end; any number where it has no size.

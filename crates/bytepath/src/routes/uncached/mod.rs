@@ -58,10 +58,7 @@ pub(super) fn carry(name: &'static str, span: &Span<'_>, by: By) -> Result<(), S
         // However it ended, nothing stays.
         carried.and(behind.settle(span))
     });
-    carried.map_err(|stop| match stop {
-        Stop::Failed(failed) => Stop::Failed(Failed { route: name, ..failed }),
-        stop => stop,
-    })
+    carried.map_err(|stop| stop.of_route(name))
 }
 
 /// What has to be done behind the reading and the writing.
@@ -116,20 +113,22 @@ struct Carrier<'a, 's> {
 
 impl<'a, 's> Carrier<'a, 's> {
     fn new(span: &'a Span<'s>, by: By) -> Result<Self, Stop> {
-        let chunk = span.next_bytes(span.limit, CHUNK_BYTES).min(read_write::buffer_bytes(span));
-        let buffer = Memory::allocate(chunk.max(1), &span.knobs.pages)
-            .map_err(|error| Stop::Declined(Refusal::because(error.to_string())))?;
+        let buffer = read_write::buffer(span, CHUNK_BYTES)?;
         Ok(Carrier { span, by, waiter: span.waiter(), blocking: span.blocking(), buffer })
     }
 
     fn carry(&mut self, behind: &mut Behind<'_>) -> Result<(), Stop> {
-        let chunk = self.buffer.as_slice().len();
+        let chunk = self.buffer.len();
         let mut left = self.span.limit;
-        // The first chunk ends where the sink's later ones begin, so that no page is written twice.
-        let odd = rustix::fs::tell(self.span.sink).map_or(0, |at| at % chunk as u64) as usize;
-        let mut most = chunk - odd;
+        // The first chunk ends where the sink's later ones begin, so that no page is written twice. What
+        // is no file gives as much as it has, and may lose what is not taken of it.
+        let odd = match self.span.source.kind().is_cached() {
+            true => rustix::fs::tell(self.span.sink).map_or(0, |at| at % chunk as u64) as usize,
+            false => 0,
+        };
+        let mut room = chunk - odd;
         while left > 0 {
-            most = usize::try_from(left).map_or(most, |left| most.min(left));
+            let most = self.span.read_bytes(left, room);
             behind.before(most)?;
             let count = self.read(most)?;
             if count == 0 {
@@ -137,8 +136,8 @@ impl<'a, 's> Carrier<'a, 's> {
             }
             self.write(count)?;
             behind.after(self.span, count)?;
-            left -= count as u64;
-            most = chunk;
+            left = left.saturating_sub(count as u64);
+            room = chunk;
         }
         Ok(())
     }

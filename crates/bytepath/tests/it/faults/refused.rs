@@ -1,5 +1,6 @@
 //! System calls that a sandbox refuses to the moving thread.
 
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 
 use bytepath::machine::Machine;
@@ -393,6 +394,32 @@ fn an_outlet_whose_call_is_refused_declines_with_the_kernels_word() {
                 Err(Stop::Declined(refusal)) => assert_eq!(refusal.errno, Some(errno)),
                 Err(stop) => panic!("{}: {stop}", outlet.name()),
             }
+        }
+    }
+}
+
+#[test]
+fn what_was_to_be_lent_is_written_where_lending_is_refused() {
+    for outlet in OUTLETS.iter().filter(|outlet| outlet.used_for() == outlets::Use::Streams) {
+        for errno in WORDS {
+            let (mut reader, writer) = pipe();
+            let meter = Meter::new();
+            let ended = refusing(&always(&[libc::SYS_vmsplice]), errno, || {
+                let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+                let setup = outlets::Setup::new(&meter);
+                let mut producer = outlet.open(&sink, &setup).expect("it opens");
+                producer.room().expect("room").expect("it streams")[..5].copy_from_slice(b"bytes");
+                producer.send(5)
+            });
+            match ended {
+                Ok(()) => assert!(outlet.name().starts_with("write"), "{}", outlet.name()),
+                Err(Stop::Declined(refusal)) => assert_eq!(refusal.errno, Some(errno)),
+                Err(stop) => panic!("{}: {stop}", outlet.name()),
+            }
+            drop(writer);
+            let mut arrived = Vec::new();
+            reader.read_to_end(&mut arrived).expect("read");
+            assert_eq!((&arrived[..], meter.bytes()), (&b"bytes"[..], 5), "{}", outlet.name());
         }
     }
 }

@@ -32,8 +32,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
 pub(crate) use options::{Options, Settings};
 
 use alone::Alone;
@@ -48,6 +46,7 @@ use usage::Wrong;
 use watch::{Bar, Watch};
 use watcher::Watcher;
 
+use crate::errno::word_of;
 use crate::metrics::{self, Figures};
 use crate::output;
 use crate::quote::printable;
@@ -84,7 +83,7 @@ fn watch_files(settings: &Settings, live: &Live) -> Result<Status, Wrong> {
     let write = |path| pidfile::Pidfile::write(path, live);
     let pidfile = modes.pidfile.as_deref().map(write).transpose();
     if let Err(error) = &pidfile {
-        say(format_args!("-P: {}", word(error)));
+        say(format_args!("-P: {}", word_of(error)));
         return Ok(Status::REMOTE);
     }
     let words = [modes.watchfd.as_slice(), settings.options.files.as_slice()].concat();
@@ -133,7 +132,7 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
         Some(path) => match pidfile::Pidfile::write(path, live) {
             Ok(pidfile) => Some(pidfile),
             Err(error) => {
-                say(format_args!("{}: {}", printable(path), word(&error)));
+                say(format_args!("{}: {}", printable(path), word_of(&error)));
                 return Ok(Status::REMOTE.into());
             }
         },
@@ -222,17 +221,4 @@ fn end(status: Status) -> ! {
 /// Says a line of pv's.
 fn say(text: std::fmt::Arguments<'_>) {
     crate::said::say(format_args!("pv: {text}"));
-}
-
-/// The kernel's word alone, without its number.
-fn word(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
-}
-
-fn errno_word(errno: Errno) -> String {
-    word(&std::io::Error::from(errno))
 }

@@ -18,7 +18,8 @@ use super::status::Status;
 use super::tally::Tally;
 use super::usage::Wrong;
 use super::watch::Bar;
-use super::{Settings, say, watched, word};
+use super::{Settings, say, watched};
+use crate::errno::word_of;
 use crate::live::is_in_front;
 use crate::quote::printable;
 use crate::sys::spawn::spawn_as_we_were;
@@ -114,7 +115,7 @@ pub(crate) fn run(
     let mut child = match child {
         Ok(child) => child,
         Err(error) => {
-            say(format_args!("{}: {}", printable(program), word(&error)));
+            say(format_args!("{}: {}", printable(program), word_of(&error)));
             return Ok(i32::from(Status::REMOTE.code()));
         }
     };
@@ -149,7 +150,7 @@ pub(crate) fn run(
                     sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                 }
                 Some(Err(error)) => {
-                    live.say(format_args!("-M: nothing was sent: no thread: {}", word(&error)));
+                    live.say(format_args!("-M: nothing was sent: no thread: {}", word_of(&error)));
                     Status::MEMORY
                 }
             };

@@ -20,6 +20,7 @@ use super::live::Live;
 use super::pace::Pace;
 use super::status::Status;
 use super::tally::Tally;
+use crate::errno::word;
 use crate::planning::{CarryError, Clock, PlanOptions};
 
 /// Everything that moving needs to know.
@@ -148,7 +149,7 @@ impl Work<'_> {
         let Some(mut hand) = hand else { return Status::DONE };
         let mut status = if hand.skipped_any() { Status::TRANSFER } else { Status::DONE };
         if let Err(errno) = hand.finish(sink) {
-            self.live.say(format_args!("write failed: {}", super::errno_word(errno)));
+            self.live.say(format_args!("write failed: {}", word(errno)));
             status |= Status::TRANSFER;
         }
         status
@@ -392,13 +393,13 @@ impl Work<'_> {
         match ended {
             Ended::AtEnd => (Status::DONE, true),
             Ended::ReadFailed(errno) => {
-                let why = super::errno_word(errno);
+                let why = word(errno);
                 self.live.say(format_args!("{}: read failed: {why}", source.name));
                 (Status::TRANSFER, true)
             }
             Ended::SinkGone => (Status::DONE, false),
             Ended::WriteFailed(errno) => {
-                self.live.say(format_args!("write failed: {}", super::errno_word(errno)));
+                self.live.say(format_args!("write failed: {}", word(errno)));
                 (Status::TRANSFER, false)
             }
             Ended::Told(status) => (status, true),

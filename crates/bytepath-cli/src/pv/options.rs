@@ -12,6 +12,7 @@ use super::monitor::Watched;
 use super::quantity::{self, Units};
 use super::usage::{self, Wrong};
 use crate::classic::Order;
+use crate::errno::word_of;
 use crate::metrics::MetricsOptions;
 use crate::planning::PlanOptions;
 use crate::quote::printable;
@@ -362,7 +363,7 @@ fn size(text: &std::ffi::OsStr, units: Units) -> Result<u64, Wrong> {
     if let Some(path) = text.as_bytes().strip_prefix(b"@") {
         let path = Path::new(std::ffi::OsStr::from_bytes(path));
         return size_of(path).map_err(|error| {
-            Wrong::plain(format!("-s: {}: {}", printable(path), super::word(&error)))
+            Wrong::plain(format!("-s: {}: {}", printable(path), word_of(&error)))
         });
     }
     let text = text.to_string_lossy();

@@ -13,12 +13,13 @@ use super::status::Status;
 use super::tally::Tally;
 use super::usage::Wrong;
 use super::watch::{Bar, Clock, LAST};
-use super::{Settings, say, watched, word};
+use super::{Settings, say, watched};
+use crate::errno::word_of;
 
 /// Has another pv take over these words.
 pub(crate) fn remote(pid: Pid, words: &[OsString]) -> Status {
     let came =
-        Target::found(pid).and_then(|target| target.wish(SET, words).map_err(|error| word(&error)));
+        Target::found(pid).and_then(|target| target.wish(SET, words).map_err(|error| word_of(&error)));
     match came {
         Ok(Came::Taken(_)) => Status::DONE,
         Ok(Came::Waits) => {
@@ -43,7 +44,7 @@ pub(crate) fn remote(pid: Pid, words: &[OsString]) -> Status {
 /// Shows how far another pv is until it ends.
 pub(crate) fn query(pid: Pid, settings: &Settings, live: &Live) -> Result<Status, Wrong> {
     let asked = Target::found(pid).and_then(|target| {
-        target.wish(QUERY, &[]).map(|came| (target, came)).map_err(|error| word(&error))
+        target.wish(QUERY, &[]).map(|came| (target, came)).map_err(|error| word_of(&error))
     });
     let (target, first) = match asked {
         Ok((target, Came::Taken(Some(value)))) => (target, value),

@@ -19,7 +19,8 @@ use super::display::DisplayOptions;
 use super::live::Live;
 use super::tally::Tally;
 use super::watch::{Bar, Watch};
-use super::{Options, Settings, word};
+use super::{Options, Settings};
+use crate::errno::word_of;
 
 /// How long a pv that is not stuck takes to answer, at most.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -55,7 +56,7 @@ impl Target {
             return Err(format!("{number}: No such process"));
         }
         let status = std::fs::read_to_string(format!("/proc/{number}/status"))
-            .map_err(|error| format!("{number}: {}", word(&error)))?;
+            .map_err(|error| format!("{number}: {}", word_of(&error)))?;
         if status.lines().any(|line| line.starts_with("State:\tZ")) {
             return Err(format!("{number}: No such process"));
         }
@@ -184,7 +185,7 @@ fn folder() -> std::io::Result<PathBuf> {
     let why = match found {
         Ok(found) if is_ours(&found) && found.mode() & 0o022 == 0 => return Ok(folder),
         Ok(_) => "others may write to it".to_owned(),
-        Err(error) => word(&error),
+        Err(error) => word_of(&error),
     };
     let shown = folder.display();
     Err(std::io::Error::other(format!(

@@ -19,7 +19,8 @@ use super::status::Status;
 use super::tally::{Tail, Tally};
 use super::usage::Wrong;
 use super::watch::{Clock, LAST, Side, options_of};
-use super::{Settings, word};
+use super::Settings;
+use crate::errno::word_of;
 use crate::quote::printable;
 
 /// What is to be watched.
@@ -49,7 +50,7 @@ fn targets(words: &[OsString], deep: usize) -> Result<Vec<Target>, Wrong> {
         } else if let Some(list) = bytes.strip_prefix(b"@") {
             let path = Path::new(OsStr::from_bytes(list));
             let text = std::fs::read_to_string(path).map_err(|error| {
-                Wrong::plain(format!("-d: {}: {}", printable(path), super::word(&error)))
+                Wrong::plain(format!("-d: {}: {}", printable(path), word_of(&error)))
             })?;
             if deep == LISTS_DEEP_MAX {
                 return Err(Wrong::plain(format!("-d: {}: lists in lists", printable(path))));
@@ -118,7 +119,7 @@ enum Unseen {
 impl fmt::Display for Unseen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unseen::Gone(error) => f.write_str(&word(error)),
+            Unseen::Gone(error) => f.write_str(&word_of(error)),
             Unseen::NoFile => f.write_str("not a regular file or block device"),
         }
     }
@@ -191,7 +192,7 @@ pub(crate) fn run(settings: &Settings, live: &Live, words: &[OsString]) -> Resul
         }
         return Ok(status);
     }
-    let signals = live.signals().map_err(|error| Wrong::plain(word(&error)))?;
+    let signals = live.signals().map_err(|error| Wrong::plain(word_of(&error)))?;
     let screen = Screen::wanted(settings);
     let mut watching = Watching {
         settings: settings.clone(),
@@ -218,7 +219,7 @@ fn seen(target: Target) -> Result<(), String> {
         Some(fd) => look(pid, fd).map(drop).map_err(|why| format!("pid {pid}: fd {fd}: {why}")),
         None => match std::fs::read_dir(format!("/proc/{pid}/fd")) {
             Ok(_) => Ok(()),
-            Err(error) => Err(format!("pid {pid}: {}", word(&error))),
+            Err(error) => Err(format!("pid {pid}: {}", word_of(&error))),
         },
     }
 }

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::stat::{self, Stat};
+
 /// How far titles have reached.
 static WRITTEN_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -19,10 +21,9 @@ pub(crate) fn set(title: &str) {
 }
 
 fn written(title: &str) -> Option<()> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name in brackets may hold anything; fields are counted behind it, from the third.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let address = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let line = stat::line("self")?;
+    let stat = Stat::of(&line)?;
+    let address = |field: usize| stat.field::<u64>(field);
     let (start, end) = (address(48)?, address(49)?);
     // proc(5): arg_start, arg_end, env_start, env_end. The kernel reads on into the environment
     // where the last byte of the words is not 0.

@@ -22,6 +22,7 @@ use super::watch::{Clock, LAST, Side, options_of};
 use super::Settings;
 use crate::errno::word_of;
 use crate::quote::printable;
+use crate::stat::{self, Stat};
 
 /// What is to be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -498,8 +499,8 @@ fn name(pid: Option<i32>, fd: i32, path: &str, width: usize) -> String {
 
 /// A process that has ended and was not waited for has nothing open.
 fn is_zombie(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+    let state = stat::line(pid).and_then(|line| Stat::of(&line)?.field(3));
+    matches!(state, Some('Z' | 'X'))
 }
 
 /// The numbers of a process's descriptors, in order.

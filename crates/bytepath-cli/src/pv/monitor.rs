@@ -124,6 +124,11 @@ pub(crate) fn run(
     }
     let (into, out) = (child.stdin.take(), child.stdout.take());
     let screen = Screen::wanted(settings);
+    // With both, the size is that of what goes in.
+    let left = match watched_side {
+        Watched::Out => Left::asked(settings),
+        _ => Left::Everything,
+    };
     let mut ended = None;
     let status = watched(settings, live, screen, bars, || {
         let mut status = std::thread::scope(|scope| {
@@ -142,7 +147,7 @@ pub(crate) fn run(
                 let Ok(endpoint) = Endpoint::source(out.as_fd()) else { return Status::OPEN };
                 let source = Source { name: printable(program), endpoint };
                 let work = Work { settings, live, tally: &got, alone: None };
-                work.run_one(&source, sink)
+                work.run_one(&source, sink, left)
             });
             let sent = match sender {
                 None => Status::DONE,

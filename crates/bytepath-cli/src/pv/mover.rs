@@ -156,10 +156,9 @@ impl Work<'_> {
     }
 
     /// Moves one open input, as `run` does.
-    pub(crate) fn run_one(&self, source: &Source<'_>, sink: &Sink<'_>) -> Status {
+    pub(crate) fn run_one(&self, source: &Source<'_>, sink: &Sink<'_>, mut left: Left) -> Status {
         let mut hand = self.by_hand().then(|| Hand::new(self.settings, self.live, self.tally));
         let mut pace = Pace::new(self.live.rate(), Instant::now());
-        let mut left = Left::Everything;
         let ended = self.one(source, sink, &mut left, &mut pace, hand.as_mut());
         self.told(ended, source).0 | self.finished(hand, sink)
     }

@@ -82,7 +82,7 @@ pub(crate) fn run(
     let mut bar = Bar::new(&settings.options.display, LAST, &forwarded)?;
     bar.side.read_from(&sink.endpoint);
     let screen = Screen::wanted(settings);
-    status |= watched(settings, live, screen, vec![bar], || work.run_one(&source, sink));
+    status |= watched(settings, live, screen, vec![bar], || work.run_one(&source, sink, Left::Everything));
     Ok(status)
 }
 

@@ -651,6 +651,8 @@ fn a_command_is_run_and_what_goes_in_and_out_is_moved() {
     assert!(done.stderr.contains("one ") && done.stderr.contains("two "), "{}", done.stderr);
     let done = with(&["-q", "-M", "out", "--", "sh", "-c", "exit 3"]);
     assert_eq!(done.status.code(), Some(3));
+    let limited = |side| with(&["-q", "-M", side, "-S", "-s", "9", "--", "cat"]).stdout;
+    assert_eq!(["in", "out", "both"].map(limited), ["line 0 of"; 3]);
     run(&mut ours(&["-M", "in", "--", "/no/such/program"]))
         .refused(1, &["pv: /no/such/program: No such file or directory"]);
     run(&mut ours(&["-M", "in"])).refused(64, &["pv: "]);

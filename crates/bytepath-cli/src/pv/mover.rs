@@ -369,11 +369,7 @@ impl Work<'_> {
         match error {
             TransferError::Failed(failed) => {
                 if !failed.stranded.is_empty() && failed.errno != Errno::PIPE {
-                    let count = failed.stranded.len();
-                    self.live.say(format_args!(
-                        "{}: {count} bytes were read that could not be written",
-                        source.name
-                    ));
+                    self.say_lost(failed.stranded.len() as u64, source);
                 }
                 match failed.side {
                     Side::Sink => Ended::write_failed(failed.errno),
@@ -387,8 +383,17 @@ impl Work<'_> {
         }
     }
 
+    fn say_lost(&self, bytes: u64, source: &Source<'_>) {
+        self.live.say(format_args!(
+            "{}: {bytes} bytes were read that could not be written",
+            source.name
+        ));
+    }
+
     /// Says what has to be said; the status, and whether the next input is worth a try.
     fn told(&self, ended: Ended, source: &Source<'_>) -> (Status, bool) {
+        // Nobody is to take it any more.
+        let held_bytes = self.tally.let_go();
         match ended {
             Ended::AtEnd => (Status::DONE, true),
             Ended::ReadFailed(errno) => {
@@ -398,6 +403,10 @@ impl Work<'_> {
             }
             Ended::SinkGone => (Status::DONE, false),
             Ended::WriteFailed(errno) => {
+                // What can be read once more is not lost.
+                if held_bytes > 0 && rustix::fs::tell(&source.endpoint).is_err() {
+                    self.say_lost(held_bytes, source);
+                }
                 self.live.say(format_args!("write failed: {}", word(errno)));
                 (Status::TRANSFER, false)
             }

@@ -14,7 +14,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use tempfile::TempDir;
 
 use crate::bench_devices::Loop;
-use crate::program::{BYTEPATH, Done, HANGS_AFTER, bytepath, installed, root, run};
+use crate::program::{BYTEPATH, Done, HANGS_AFTER, bytepath, installed, root, run, shell};
 use crate::pv::{LINES, lines, ours};
 
 /// A folder with a file `a` of several buffers.
@@ -347,6 +347,35 @@ fn an_output_that_is_full_or_gone_ends_it_as_it_ends_the_real_pv() {
             assert_eq!(codes[0], codes[1], "{words} {rest}");
         }
     }
+}
+
+#[test]
+fn bytes_that_a_full_output_leaves_in_a_buffer_are_told_of() {
+    for words in ["-C", "-l", "-B 8K", "-T"] {
+        let line = format!("printf 123456 | $bytepath pv -q {words} >/dev/full");
+        let told = "pv: -: 6 bytes were read that could not be written\n\
+                    pv: write failed: No space left on device\n";
+        assert_eq!(shell(&line).stderr, told, "{words}");
+    }
+    let folder = folder();
+    // What a file holds is still there.
+    let line = format!("$bytepath pv -q -C <{}/a >/dev/full", folder.path().display());
+    assert_eq!(shell(&line).stderr, "pv: write failed: No space left on device\n");
+    if !installed("strace") {
+        return;
+    }
+    // Between two pipes it is read ahead.
+    let fifo = folder.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a FIFO");
+    let writes = std::thread::spawn(move || fs::write(fifo, "123456").expect("it is read"));
+    let fails = ["inject=pwritev2:error=EIO:when=1"];
+    let done = traced(Which::Ours, folder.path(), &fails, "-q -C fifo");
+    writes.join().expect("it ends");
+    let told = "pv: fifo: 6 bytes were read that could not be written\n\
+                pv: write failed: Input/output error\n";
+    assert_eq!(done.stderr, told);
 }
 
 #[test]

@@ -2,21 +2,21 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::stat::{self, Stat};
+use crate::sys::environment;
 
 /// How far titles have reached.
 static WRITTEN_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Writes the title over the words of the command line, where the kernel has them from, and on over
-/// the environment behind them if it is longer: nothing reads either any more, but for what
-/// `remote` and messages have asked for before. Where that is refused, the title stays as it is.
+/// the environment behind them if it is longer: nothing reads the words any more, and the environment lies
+/// elsewhere by then. Where that is refused, the title stays as it is.
 pub(crate) fn set(title: &str) {
-    if WRITTEN_BYTES.load(Relaxed) == 0 {
-        super::remote::remember_folder();
-        crate::quote::remember_locale();
-    }
+    static MOVED: Once = Once::new();
+    MOVED.call_once(environment::moved);
     let _ = written(title);
 }
 

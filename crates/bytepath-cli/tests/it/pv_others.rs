@@ -87,6 +87,35 @@ fn what_is_shown_is_changed_while_bytes_move() {
     assert!(done.status.success() && done.stderr.contains("changed: 1.2"), "{done:?}");
 }
 
+/// Over the environment, which says what hour it is here, and which letters and colours are shown.
+#[test]
+fn a_long_title_of_the_process_leaves_the_environment_as_it_was() {
+    let (source, feed) = pipe().expect("a pipe");
+    let format = "%{sgr:red}%2{bar-block}%{sgr:reset}%I";
+    let mut command = ours(&["-f", "-i", "0.1", "-s", "2", "-F", format, "-x", "process:%900p"]);
+    command.env_clear().envs(std::env::var_os("HOME").map(|home| ("HOME", home)));
+    command.envs([("TZ", "XYZ-9"), ("LC_ALL", "C.UTF-8"), ("TERM", "xterm")]);
+    let seconds = std::time::UNIX_EPOCH.elapsed().expect("it is later").as_secs();
+    let hours = [0, 1].map(|more| format!("\x1b[31m█ \x1b[0mFIN {:02}", (seconds / 3600 + 9 + more) % 24));
+    let mut program = spawned(command.stdin(source).stdout(Stdio::null()).stderr(Stdio::piped()));
+    drop(command);
+    let mut feed = fs::File::from(feed);
+    feed.write_all(b"1").expect("there is room");
+    let pid = program.child().id().to_string();
+    let stderr = program.child().stderr.take().expect("it is piped");
+    let drawn = std::io::BufReader::new(stderr).split(b'\r').map(|line| line.expect("read"));
+    for (line, number) in drawn.take(8).zip(0..) {
+        let line = String::from_utf8_lossy(&line);
+        assert!(hours.iter().any(|hour| line.starts_with(hour)), "{number}: {line:?} {hours:?}");
+        if number == 3 {
+            // What is shown is made anew.
+            run(&mut ours(&["-R", &pid, "-N", "name"])).well();
+        }
+    }
+    drop(feed);
+    program.done();
+}
+
 #[test]
 fn a_query_shows_what_the_other_has_moved() {
     let (mut program, pid, mut writer, mut out) = {

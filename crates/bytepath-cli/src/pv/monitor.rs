@@ -75,9 +75,7 @@ pub(crate) fn run(
     settings: &Settings,
     live: &Live,
 ) -> Result<i32, Wrong> {
-    let Some((program, arguments)) = words.split_first() else {
-        return Err(Wrong::plain("-M: no command given; write it behind --"));
-    };
+    let (program, arguments) = words.split_first().expect("without one it is wrong usage");
     let mut command = Command::new(program);
     command.args(arguments);
     if watched_side.input() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use rustix::process::Pid;
 
-use super::display::DisplayOptions;
+use super::display::{Display, DisplayOptions};
 use super::monitor::Watched;
 use super::quantity::{self, Units};
 use super::usage::{self, Wrong};
@@ -277,6 +277,16 @@ impl Settings {
         if !modes.watchfd.is_empty() && self.options.display.cursor {
             return Err(Wrong::plain(
                 "--cursor: rows are not shared while descriptors are watched (-d)",
+            ));
+        }
+        // Before any file is emptied for it.
+        Display::check(&self.options.display)?;
+        if modes.monitor.is_some() && self.options.files.is_empty() {
+            return Err(Wrong::plain("-M: no command given; write it behind --"));
+        }
+        if modes.monitor == Some(Watched::In) && self.options.transfer.output.is_some() {
+            return Err(Wrong::plain(
+                "-o: what the command writes is not moved with -M in; give -M out or -M both",
             ));
         }
         let other = match (modes.remote, modes.query) {

@@ -65,7 +65,7 @@ fn run(settings: &Settings, words: &[OsString]) -> Result<i32, Wrong> {
     let live = Live::new(settings);
     let modes = &settings.options.modes;
     if let Some(pid) = modes.remote {
-        return Ok(query::remote(pid, words).into());
+        return Ok(query::remote(pid, settings, words).into());
     }
     if let Some(pid) = modes.query {
         return query::query(pid, settings, &live).map(i32::from);

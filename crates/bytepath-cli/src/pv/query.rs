@@ -17,9 +17,15 @@ use super::{Settings, say, watched};
 use crate::errno::word_of;
 
 /// Has another pv take over these words.
-pub(crate) fn remote(pid: Pid, words: &[OsString]) -> Status {
-    let came =
-        Target::found(pid).and_then(|target| target.wish(SET, words).map_err(|error| word_of(&error)));
+pub(crate) fn remote(pid: Pid, settings: &Settings, words: &[OsString]) -> Status {
+    let mut words = words.to_vec();
+    if settings.options.transfer.size.is_some() {
+        // The last of them counts. A file whose size it is may be another where the other pv is.
+        let _ = words.pop_if(|word| word == "--");
+        words.extend(["-s".into(), settings.size.unwrap_or(0).to_string().into()]);
+    }
+    let came = Target::found(pid)
+        .and_then(|target| target.wish(SET, &words).map_err(|error| word_of(&error)));
     match came {
         Ok(Came::Taken(_)) => Status::DONE,
         Ok(Came::Waits) => {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
+use super::Settings;
 use super::display::{Display, DisplayOptions};
 use super::live::Live;
 use super::remote::Told;
@@ -19,7 +20,6 @@ use super::status::Status;
 use super::tally::{Tail, Tally};
 use super::usage::Wrong;
 use super::watch::{Clock, LAST, Side, options_of};
-use super::Settings;
 use crate::errno::word_of;
 use crate::quote::printable;
 use crate::stat::{self, Stat};

@@ -162,6 +162,26 @@ fn a_query_of_a_quiet_pv_shows_the_share_of_the_whole() {
 }
 
 #[test]
+fn a_size_that_is_a_files_is_that_of_the_one_who_asks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("here"), [0; 8]).expect("written");
+    let (mut program, pid, writer, out) = between(&["-n", "-i", "0.1"]);
+    let mut writer = fs::File::from(writer);
+    writer.write_all(b"22").expect("taken");
+    // What the reader has not taken does not count.
+    let mut out = fs::File::from(out);
+    out.read_exact(&mut [0; 2]).expect("moved");
+    let pid = pid.to_string();
+    run(ours(&["-R", &pid, "-s", "@here", "--"]).current_dir(folder.path())).well();
+    let stderr = program.child().stderr.take().expect("it is piped");
+    let lines = std::io::BufReader::new(stderr).lines().map(|line| line.expect("text"));
+    assert!(lines.take(50).any(|line| line == "25"), "it is another");
+    drop(writer);
+    program.done();
+    run(&mut ours(&["-R", &pid, "-s", "@/no/such/file"])).refused(64, &["pv: -s: /no/such/file: "]);
+}
+
+#[test]
 fn a_query_of_one_that_watches_another_shows_where_the_file_stands() {
     let named = tempfile::NamedTempFile::new().expect("a file");
     named.as_file().set_len(8000).expect("it grows");

@@ -141,8 +141,7 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
         return monitor::run(side, &settings.options.files, &sink, settings, live);
     }
     if let Some(path) = &transfer.store_and_forward {
-        let status = store::run(path, &inputs, &sink, settings, live)?;
-        return Ok((status | sink.closed(live)).into());
+        return store::run(path, &inputs, &sink, settings, live).map(i32::from);
     }
     let tally = Arc::new(Tally::default());
     measured(settings, vec![tally.clone()]);
@@ -161,9 +160,8 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
             alone.end();
         }
         let work = Work { settings, live, tally: &tally, alone: Some(&alone) };
-        let status = watcher.moved(work.run(&inputs, &sink, left));
+        let status = watcher.moved(work.run(&inputs, &sink, left) | sink.closed(live));
         // Nothing is left to be done, and the other thread need not be woken to end.
-        let status = status | sink.closed(live);
         start::let_the_reader_go();
         end(status)
     })

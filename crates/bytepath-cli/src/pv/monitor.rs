@@ -145,7 +145,7 @@ pub(crate) fn run(
                 let Ok(endpoint) = Endpoint::source(out.as_fd()) else { return Status::OPEN };
                 let source = Source { name: printable(program), endpoint };
                 let work = Work { settings, live, tally: &got, alone: None };
-                work.run_one(&source, sink, left)
+                work.run_one(&source, sink, left) | sink.closed(live)
             });
             let sent = match sender {
                 None => Status::DONE,

@@ -82,7 +82,9 @@ pub(crate) fn run(
     let mut bar = Bar::new(&settings.options.display, LAST, &forwarded)?;
     bar.side.read_from(&sink.endpoint);
     let screen = Screen::wanted(settings);
-    status |= watched(settings, live, screen, vec![bar], || work.run_one(&source, sink, Left::Everything));
+    status |= watched(settings, live, screen, vec![bar], || {
+        work.run_one(&source, sink, Left::Everything) | sink.closed(live)
+    });
     Ok(status)
 }
 

@@ -243,6 +243,30 @@ fn an_output_that_cannot_be_closed_is_told() {
     assert!(done.stderr.contains("pv: out: close failed: Input/output error"), "{}", done.stderr);
 }
 
+/// Where that takes long: file systems on a network first send what they hold.
+#[test]
+fn a_signal_ends_it_while_its_output_is_closed() {
+    if !crate::calls::may_trace() {
+        return;
+    }
+    let folder = folder();
+    fs::write(folder.path().join("b"), "b").expect("written");
+    // What lasts is watched by a thread of its own, which answers signals.
+    for words in ["-q -C b -o out", "-q -U stored b -o out", "-q -M out -o out -- echo b"] {
+        let script = format!(
+            "strace -f -qqq -e signal=none -o log -P $PWD/out -e trace=close \
+             -e inject=close:delay_enter=20000000 sh -c 'echo $$ >pid; exec {BYTEPATH} pv {words}' & \
+             until [ -s out ]; do :; done; held=0; until [ $held = 20 ]; do \
+             grep -q '^State:.t' /proc/$(cat pid)/status && held=$((held + 1)) || held=0; done; \
+             kill -TERM $(cat pid); wait $!; echo $?"
+        );
+        let mut command = Command::new("sh");
+        let done = run(command.args(["-c", &script]).current_dir(folder.path()));
+        assert_eq!(done.stdout, "32\n", "{words}: {done:?}");
+        fs::remove_file(folder.path().join("out")).expect("it is made");
+    }
+}
+
 #[test]
 fn what_cannot_be_read_becomes_zeros_of_the_same_length_and_is_told() {
     if !installed("strace") || !installed("pv") {

@@ -241,7 +241,11 @@ impl Drop for Unbuffered<'_> {
 /// Asks the terminal where its cursor stands. Signals that would end or stop us are only noted
 /// meanwhile, so that the terminal is set back whatever comes.
 fn asked_row() -> Option<usize> {
-    let mut terminal = File::options().read(true).write(true).open("/proc/self/fd/2").ok()?;
+    // One that takes nothing now is not waited for.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).ok()?;
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(flags);
+    let mut terminal = options.open("/proc/self/fd/2").ok()?;
     let unbuffered = Unbuffered::set(&terminal)?;
     let mut writer = &terminal;
     writer.write_all(b"\x1b[6n").ok()?;

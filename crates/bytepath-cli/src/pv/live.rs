@@ -130,6 +130,6 @@ impl Live {
     /// Says a message, on a line of its own.
     pub(crate) fn say(&self, text: std::fmt::Arguments<'_>) {
         let end = if self.end_line() { "\n" } else { "" };
-        crate::said::say(format_args!("{end}pv: {text}"));
+        super::screen::say(format_args!("{end}pv: {text}"));
     }
 }

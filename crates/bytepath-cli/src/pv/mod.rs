@@ -218,5 +218,5 @@ fn end(status: Status) -> ! {
 
 /// Says a line of pv's.
 fn say(text: std::fmt::Arguments<'_>) {
-    crate::said::say(format_args!("pv: {text}"));
+    screen::say(format_args!("pv: {text}"));
 }

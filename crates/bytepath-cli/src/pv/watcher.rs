@@ -98,7 +98,8 @@ impl<'a> Watcher<'a> {
     pub(crate) fn moved(&self, status: Status) -> Status {
         if self.live.moved() {
             self.lock().draw_last();
-            return status;
+            let by_signal = if signals::ends() { Status::SIGNAL } else { Status::DONE };
+            return status | by_signal;
         }
         // A signal asked for the end: the other thread has waited for this, and ends the process.
         drop(self.over());

@@ -96,7 +96,8 @@ fn a_long_title_of_the_process_leaves_the_environment_as_it_was() {
     command.env_clear().envs(std::env::var_os("HOME").map(|home| ("HOME", home)));
     command.envs([("TZ", "XYZ-9"), ("LC_ALL", "C.UTF-8"), ("TERM", "xterm")]);
     let seconds = std::time::UNIX_EPOCH.elapsed().expect("it is later").as_secs();
-    let hours = [0, 1].map(|more| format!("\x1b[31m█ \x1b[0mFIN {:02}", (seconds / 3600 + 9 + more) % 24));
+    let hours =
+        [0, 1].map(|more| format!("\x1b[31m█ \x1b[0mFIN {:02}", (seconds / 3600 + 9 + more) % 24));
     let mut program = spawned(command.stdin(source).stdout(Stdio::null()).stderr(Stdio::piped()));
     drop(command);
     let mut feed = fs::File::from(feed);
@@ -337,6 +338,65 @@ fn signals_that_end_it_give_the_exit_code_of_the_real_pv() {
         }
     }
     assert!(!std::path::Path::new("/dev/shm/pv-test.pid").exists(), "it is put away");
+}
+
+/// A pipe that is full, and that nobody reads.
+pub(crate) fn stuck() -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = pipe().expect("a pipe");
+    rustix::pipe::fcntl_setpipe_size(&writer, 4096).expect("one slot");
+    let mut full = fs::File::from(writer.try_clone().expect("a second"));
+    full.write_all(&[b'f'; 4096]).expect("there is room");
+    (reader, writer)
+}
+
+#[test]
+fn signals_end_it_also_while_nobody_takes_what_it_tells() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("watched");
+    let held = fs::File::create(&path).expect("a file");
+    let held = format!("{}:{}", std::process::id(), held.as_raw_fd());
+    let cases: [&[&str]; 6] = [
+        &["-n", "-i", "0.1"],
+        &["-f", "-i", "0.1"],
+        &["-f", "-i", "0.1", "-v", "-C"],
+        &["-f", "-i", "0.1", "-d", &held],
+        &["-f", "-i", "0.1", "-M", "out", "--", "sleep", "200"],
+        // It is over, and tells so.
+        &["-n", "-o", path.to_str().expect("plain"), "/dev/fd/0", "/no/such/file"],
+    ];
+    for words in cases {
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+            let (_unread, told) = stuck();
+            let (source, feed) = pipe().expect("a pipe");
+            let mut program = spawned(ours(words).stdin(source).stdout(Stdio::null()).stderr(told));
+            let pid = program.child().id();
+            until("it starts", || takes_wishes(pid));
+            let is_over = words.contains(&"/no/such/file");
+            let feed = Some(feed).filter(|_| !is_over);
+            // By then there was something to tell.
+            std::thread::sleep(std::time::Duration::from_millis(250));
+            let done = ended(program, pid, signal);
+            let code = done.status.code();
+            // What else went wrong may be told as well.
+            assert!(code == Some(32) || is_over && code == Some(34), "{words:?} {done:?}");
+            drop(feed);
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_read_slowly_all_arrive() {
+    let (reader, told) = stuck();
+    let (source, feed) = pipe().expect("a pipe");
+    let mut command = ours(&["-n", "-b", "-i", "0.1"]);
+    let program = spawned(command.stdin(source).stdout(Stdio::null()).stderr(told));
+    drop(command);
+    fs::File::from(feed).write_all(&[0; 1234]).expect("there is room");
+    let mut text = String::new();
+    fs::File::from(reader).read_to_string(&mut text).expect("read");
+    let lines: Vec<&str> = text.trim_start_matches('f').lines().collect();
+    assert_eq!(lines.last(), Some(&"1234"), "{lines:?}");
+    assert!(program.done().status.success());
 }
 
 #[test]

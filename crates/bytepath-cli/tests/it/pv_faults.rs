@@ -255,7 +255,7 @@ fn a_signal_ends_it_while_its_output_is_closed() {
     for words in ["-q -C b -o out", "-q -U stored b -o out", "-q -M out -o out -- echo b"] {
         let script = format!(
             "strace -f -qqq -e signal=none -o log -P $PWD/out -e trace=close \
-             -e inject=close:delay_enter=20000000 sh -c 'echo $$ >pid; exec {BYTEPATH} pv {words}' & \
+             -e inject=close:delay_enter=8000000 sh -c 'echo $$ >pid; exec {BYTEPATH} pv {words}' & \
              until [ -s out ]; do :; done; held=0; until [ $held = 20 ]; do \
              grep -q '^State:.t' /proc/$(cat pid)/status && held=$((held + 1)) || held=0; done; \
              kill -TERM $(cat pid); wait $!; echo $?"

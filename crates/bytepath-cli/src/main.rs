@@ -57,6 +57,7 @@ mod run;
 mod said;
 mod serve;
 mod shown;
+mod stat;
 mod stream;
 mod style;
 mod sweep;

@@ -211,6 +211,17 @@ pub(crate) fn answers(signals: &[i32]) {
     }
 }
 
+/// It answers them no more: they end the job.
+pub(crate) fn answers_no_more(signals: &[i32]) {
+    match HEEDING.get() {
+        None => end_at_once(signals),
+        Some(heeding) => {
+            let all = signals.iter().fold(0, |all, signal| all | bit(*signal));
+            heeding.answered.fetch_and(!all, SeqCst);
+        }
+    }
+}
+
 type Source = Box<dyn Fn() -> Figures + Send>;
 
 fn start(target: Target, page: Page) -> std::io::Result<()> {

@@ -5,11 +5,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-/// Reads what names are shown by, for who writes over the environment.
-pub(crate) fn remember_locale() {
-    Charset::of_environment();
-}
-
 /// The name as a message shows it.
 pub(crate) fn quoted(name: &OsStr) -> Vec<u8> {
     quoted_in(name.as_bytes(), Charset::of_environment())

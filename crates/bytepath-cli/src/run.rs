@@ -147,6 +147,9 @@ struct Whole {
 /// Between the stages where no shell is.
 const BETWEEN: &str = ":::";
 
+/// Standard error that is read takes something within this.
+const HEARD_WITHIN: Duration = Duration::from_millis(500);
+
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if !options.explain && options.shown.asks_for_anything() {
         return Err(wrong_usage("--tree, --flame and their like need --explain"));
@@ -171,8 +174,15 @@ fn run_and_explain(
     mut explaining: Option<Explaining>,
 ) -> anyhow::Result<ExitCode> {
     let work = options.work()?;
-    let json = options.json.as_deref().map(Output::open).transpose()?;
+    let mut json = options.json.as_deref().map(Output::open).transpose()?;
     let allowed = options.allowed()?;
+    let size = PipeSize::new(options.pipe_size);
+    let below = Below::noted();
+    if options.explain_plan {
+        explain(&work, options, &allowed, &size);
+    } else if options.progress && below.is_none() {
+        say(format_args!("bytepath: --progress: {}", told::UNSEEN));
+    }
     let caught =
         Signals::caught().and_then(|mut signals| signals.hear_of_going_on().map(|()| signals));
     let mut signals = match caught {
@@ -190,13 +200,6 @@ fn run_and_explain(
             return Ok(ExitCode::from(NOT_RUN));
         }
     };
-    let size = PipeSize::new(options.pipe_size);
-    let below = Below::noted();
-    if options.explain_plan {
-        explain(&work, options, &allowed, &size);
-    } else if options.progress && below.is_none() {
-        say(format_args!("bytepath: --progress: {}", told::UNSEEN));
-    }
     let (whole, texts) = (work.whole, work.stages);
     let patient = options.makes_patient();
     let name = texts.iter().map(|stage| stage.text.as_str()).collect::<Vec<_>>().join(" | ");
@@ -240,18 +243,31 @@ fn run_and_explain(
         live.end();
     }
     let end = watched.end();
-    if whole.is_none() && !options.says_summary() {
-        say_who_was_killed(&watched);
-    }
     // Of what could not be started there is nothing to say.
     let explaining = explaining.filter(|_| watched.stages.any_began());
-    let said = explaining.map_or(Ok(()), |explaining| {
-        let mut said = Ok(());
-        let done = explaining.end(&name, |text| said = said::said(format_args!("{text}")));
-        done.and(said.context("standard error"))
+    let mut explanation = None;
+    let explained = explaining.map_or(Ok(()), |explaining| {
+        explaining.end(&name, |text| explanation = Some(text.to_owned()))
     });
-    let told = told_of_the_end(options, &watched, whole.as_ref(), took, end, json);
-    match said::also(said, told) {
+    let told = (options.explain_plan || options.tells_verdict())
+        .then(|| told::Told::of(&watched, whole.as_ref().map(|whole| whole.why), took, end));
+    // Files are written before it may end for want of somebody who hears what is said.
+    let written = write_json(told.as_ref(), json.take_if(|json| json.is_file()));
+    signals.end_it();
+    let mut said = Ok(());
+    // Who was asked to end does not wait for somebody to hear how it did.
+    if watched.ended_by.is_none() || crate::live::is_heard(HEARD_WITHIN) {
+        if whole.is_none() && !options.says_summary() {
+            say_who_was_killed(&watched);
+        }
+        said = explanation.map_or(Ok(()), |text| said::said(format_args!("{text}")));
+        if let Some(told) = &told {
+            say_the_end(options, told);
+        }
+    }
+    let written = said::also(written, write_json(told.as_ref(), json));
+    let done = said::also(written, explained);
+    match said::also(done, said.context("standard error")) {
         // How the pipeline ended is what whoever asks for its status wants to know.
         Err(error) if end.status() != 0 => say(format_args!("bytepath: {error:#}")),
         told => told?,
@@ -275,28 +291,17 @@ fn say_who_was_killed(watched: &Watched) {
     }
 }
 
-fn told_of_the_end(
-    options: &Options,
-    watched: &Watched,
-    whole: Option<&Whole>,
-    took: Duration,
-    end: End,
-    json: Option<Output>,
-) -> anyhow::Result<()> {
-    if !options.explain_plan && !options.tells_verdict() {
-        return Ok(());
-    }
-    let told = told::Told::of(watched, whole.map(|whole| whole.why), took, end);
+fn say_the_end(options: &Options, told: &told::Told) {
     if options.explain_plan {
         say(format_args!("{}", told.plan().trim_end()));
     }
     if options.says_summary() {
         say(format_args!("{}", told.summary().trim_end()));
     }
-    match json {
-        Some(json) => json.write(told.json()?.as_bytes()),
-        None => Ok(()),
-    }
+}
+
+fn write_json(told: Option<&told::Told>, to: Option<Output>) -> anyhow::Result<()> {
+    told.zip(to).map_or(Ok(()), |(told, to)| to.write(told.json()?.as_bytes()))
 }
 
 fn explain(work: &Work, options: &Options, allowed: &CpuList, size: &PipeSize) {

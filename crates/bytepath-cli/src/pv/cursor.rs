@@ -18,6 +18,7 @@ use rustix::stdio::stderr;
 use rustix::termios::{LocalModes, OptionalActions, Termios};
 
 use super::screen::{self, Screen};
+use crate::stat::{self, Stat};
 
 /// How long a terminal has to say where its cursor stands; one over a slow line takes a while.
 const ANSWER_TIME: Duration = Duration::from_millis(1000);
@@ -206,9 +207,7 @@ impl Owner {
 
 /// When a process was started, in ticks since the machine was.
 pub(super) fn started(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in brackets may hold anything; behind it stands the third field, and this is the 22nd.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    Stat::of(&stat::line(pid)?)?.field(22)
 }
 
 /// The row of the cursor, counted from 1; the last one where the terminal does not tell.
@@ -242,7 +241,11 @@ impl Drop for Unbuffered<'_> {
 /// Asks the terminal where its cursor stands. Signals that would end or stop us are only noted
 /// meanwhile, so that the terminal is set back whatever comes.
 fn asked_row() -> Option<usize> {
-    let mut terminal = File::options().read(true).write(true).open("/proc/self/fd/2").ok()?;
+    // One that takes nothing now is not waited for.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).ok()?;
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(flags);
+    let mut terminal = options.open("/proc/self/fd/2").ok()?;
     let unbuffered = Unbuffered::set(&terminal)?;
     let mut writer = &terminal;
     writer.write_all(b"\x1b[6n").ok()?;

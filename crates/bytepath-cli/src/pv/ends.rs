@@ -15,6 +15,7 @@ use super::live::Live;
 use super::status::Status;
 use super::tally::Tally;
 use crate::closed;
+use crate::errno;
 use crate::quote::printable;
 use crate::sys::start;
 
@@ -71,7 +72,7 @@ fn checked(name: &OsStr) -> Result<(), EndpointError> {
 /// Why an end could not be opened, in a few words.
 fn why(error: &EndpointError) -> String {
     match error {
-        EndpointError::Open { errno, .. } => super::word(&std::io::Error::from(*errno)),
+        EndpointError::Open { errno, .. } => errno::word(*errno),
         EndpointError::Directory { .. } => "read failed: Is a directory".into(),
         other => other.to_string(),
     }
@@ -135,7 +136,7 @@ impl Sink<'_> {
         match told {
             Ok(()) => Status::DONE,
             Err(error) => {
-                live.say(format_args!("{}: close failed: {}", self.name, super::word(&error)));
+                live.say(format_args!("{}: close failed: {}", self.name, errno::word_of(&error)));
                 Status::CLOSE
             }
         }

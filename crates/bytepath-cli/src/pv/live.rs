@@ -57,6 +57,11 @@ impl Live {
         caught.map_or_else(Signals::caught, Ok)
     }
 
+    /// Keeps them for who answers them next: another stage.
+    pub(crate) fn keep(&self, signals: Signals) {
+        *self.caught.lock().unwrap_or_else(PoisonError::into_inner) = Some(signals);
+    }
+
     /// Lets a signal stop what holds bytes.
     pub(crate) fn can_end(&self) -> std::io::Result<()> {
         // In a second stage it is there already.
@@ -125,6 +130,6 @@ impl Live {
     /// Says a message, on a line of its own.
     pub(crate) fn say(&self, text: std::fmt::Arguments<'_>) {
         let end = if self.end_line() { "\n" } else { "" };
-        crate::said::say(format_args!("{end}pv: {text}"));
+        super::screen::say(format_args!("{end}pv: {text}"));
     }
 }

@@ -32,8 +32,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
 pub(crate) use options::{Options, Settings};
 
 use alone::Alone;
@@ -48,6 +46,7 @@ use usage::Wrong;
 use watch::{Bar, Watch};
 use watcher::Watcher;
 
+use crate::errno::word_of;
 use crate::metrics::{self, Figures};
 use crate::output;
 use crate::quote::printable;
@@ -66,7 +65,7 @@ fn run(settings: &Settings, words: &[OsString]) -> Result<i32, Wrong> {
     let live = Live::new(settings);
     let modes = &settings.options.modes;
     if let Some(pid) = modes.remote {
-        return Ok(query::remote(pid, words).into());
+        return Ok(query::remote(pid, settings, words).into());
     }
     if let Some(pid) = modes.query {
         return query::query(pid, settings, &live).map(i32::from);
@@ -84,7 +83,7 @@ fn watch_files(settings: &Settings, live: &Live) -> Result<Status, Wrong> {
     let write = |path| pidfile::Pidfile::write(path, live);
     let pidfile = modes.pidfile.as_deref().map(write).transpose();
     if let Err(error) = &pidfile {
-        say(format_args!("-P: {}", word(error)));
+        say(format_args!("-P: {}", word_of(error)));
         return Ok(Status::REMOTE);
     }
     let words = [modes.watchfd.as_slice(), settings.options.files.as_slice()].concat();
@@ -133,7 +132,7 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
         Some(path) => match pidfile::Pidfile::write(path, live) {
             Ok(pidfile) => Some(pidfile),
             Err(error) => {
-                say(format_args!("{}: {}", printable(path), word(&error)));
+                say(format_args!("{}: {}", printable(path), word_of(&error)));
                 return Ok(Status::REMOTE.into());
             }
         },
@@ -142,8 +141,7 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
         return monitor::run(side, &settings.options.files, &sink, settings, live);
     }
     if let Some(path) = &transfer.store_and_forward {
-        let status = store::run(path, &inputs, &sink, settings, live)?;
-        return Ok((status | sink.closed(live)).into());
+        return store::run(path, &inputs, &sink, settings, live).map(i32::from);
     }
     let tally = Arc::new(Tally::default());
     measured(settings, vec![tally.clone()]);
@@ -162,9 +160,8 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
             alone.end();
         }
         let work = Work { settings, live, tally: &tally, alone: Some(&alone) };
-        let status = watcher.moved(work.run(&inputs, &sink, left));
+        let status = watcher.moved(work.run(&inputs, &sink, left) | sink.closed(live));
         // Nothing is left to be done, and the other thread need not be woken to end.
-        let status = status | sink.closed(live);
         start::let_the_reader_go();
         end(status)
     })
@@ -221,18 +218,5 @@ fn end(status: Status) -> ! {
 
 /// Says a line of pv's.
 fn say(text: std::fmt::Arguments<'_>) {
-    crate::said::say(format_args!("pv: {text}"));
-}
-
-/// The kernel's word alone, without its number.
-fn word(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
-}
-
-fn errno_word(errno: Errno) -> String {
-    word(&std::io::Error::from(errno))
+    screen::say(format_args!("pv: {text}"));
 }

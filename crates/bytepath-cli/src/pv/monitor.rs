@@ -18,7 +18,8 @@ use super::status::Status;
 use super::tally::Tally;
 use super::usage::Wrong;
 use super::watch::Bar;
-use super::{Settings, say, watched, word};
+use super::{Settings, say, watched};
+use crate::errno::word_of;
 use crate::live::is_in_front;
 use crate::quote::printable;
 use crate::sys::spawn::spawn_as_we_were;
@@ -74,9 +75,7 @@ pub(crate) fn run(
     settings: &Settings,
     live: &Live,
 ) -> Result<i32, Wrong> {
-    let Some((program, arguments)) = words.split_first() else {
-        return Err(Wrong::plain("-M: no command given; write it behind --"));
-    };
+    let (program, arguments) = words.split_first().expect("without one it is wrong usage");
     let mut command = Command::new(program);
     command.args(arguments);
     if watched_side.input() {
@@ -114,7 +113,7 @@ pub(crate) fn run(
     let mut child = match child {
         Ok(child) => child,
         Err(error) => {
-            say(format_args!("{}: {}", printable(program), word(&error)));
+            say(format_args!("{}: {}", printable(program), word_of(&error)));
             return Ok(i32::from(Status::REMOTE.code()));
         }
     };
@@ -123,6 +122,11 @@ pub(crate) fn run(
     }
     let (into, out) = (child.stdin.take(), child.stdout.take());
     let screen = Screen::wanted(settings);
+    // With both, the size is that of what goes in.
+    let left = match watched_side {
+        Watched::Out => Left::asked(settings),
+        _ => Left::Everything,
+    };
     let mut ended = None;
     let status = watched(settings, live, screen, bars, || {
         let mut status = std::thread::scope(|scope| {
@@ -141,7 +145,7 @@ pub(crate) fn run(
                 let Ok(endpoint) = Endpoint::source(out.as_fd()) else { return Status::OPEN };
                 let source = Source { name: printable(program), endpoint };
                 let work = Work { settings, live, tally: &got, alone: None };
-                work.run_one(&source, sink)
+                work.run_one(&source, sink, left) | sink.closed(live)
             });
             let sent = match sender {
                 None => Status::DONE,
@@ -149,7 +153,7 @@ pub(crate) fn run(
                     sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                 }
                 Some(Err(error)) => {
-                    live.say(format_args!("-M: nothing was sent: no thread: {}", word(&error)));
+                    live.say(format_args!("-M: nothing was sent: no thread: {}", word_of(&error)));
                     Status::MEMORY
                 }
             };

@@ -20,6 +20,7 @@ use super::live::Live;
 use super::pace::Pace;
 use super::status::Status;
 use super::tally::Tally;
+use crate::errno::word;
 use crate::planning::{CarryError, Clock, PlanOptions};
 
 /// Everything that moving needs to know.
@@ -148,17 +149,16 @@ impl Work<'_> {
         let Some(mut hand) = hand else { return Status::DONE };
         let mut status = if hand.skipped_any() { Status::TRANSFER } else { Status::DONE };
         if let Err(errno) = hand.finish(sink) {
-            self.live.say(format_args!("write failed: {}", super::errno_word(errno)));
+            self.live.say(format_args!("write failed: {}", word(errno)));
             status |= Status::TRANSFER;
         }
         status
     }
 
     /// Moves one open input, as `run` does.
-    pub(crate) fn run_one(&self, source: &Source<'_>, sink: &Sink<'_>) -> Status {
+    pub(crate) fn run_one(&self, source: &Source<'_>, sink: &Sink<'_>, mut left: Left) -> Status {
         let mut hand = self.by_hand().then(|| Hand::new(self.settings, self.live, self.tally));
         let mut pace = Pace::new(self.live.rate(), Instant::now());
-        let mut left = Left::Everything;
         let ended = self.one(source, sink, &mut left, &mut pace, hand.as_mut());
         self.told(ended, source).0 | self.finished(hand, sink)
     }
@@ -369,11 +369,7 @@ impl Work<'_> {
         match error {
             TransferError::Failed(failed) => {
                 if !failed.stranded.is_empty() && failed.errno != Errno::PIPE {
-                    let count = failed.stranded.len();
-                    self.live.say(format_args!(
-                        "{}: {count} bytes were read that could not be written",
-                        source.name
-                    ));
+                    self.say_lost(failed.stranded.len() as u64, source);
                 }
                 match failed.side {
                     Side::Sink => Ended::write_failed(failed.errno),
@@ -387,18 +383,31 @@ impl Work<'_> {
         }
     }
 
+    fn say_lost(&self, bytes: u64, source: &Source<'_>) {
+        self.live.say(format_args!(
+            "{}: {bytes} bytes were read that could not be written",
+            source.name
+        ));
+    }
+
     /// Says what has to be said; the status, and whether the next input is worth a try.
     fn told(&self, ended: Ended, source: &Source<'_>) -> (Status, bool) {
+        // Nobody is to take it any more.
+        let held_bytes = self.tally.let_go();
         match ended {
             Ended::AtEnd => (Status::DONE, true),
             Ended::ReadFailed(errno) => {
-                let why = super::errno_word(errno);
+                let why = word(errno);
                 self.live.say(format_args!("{}: read failed: {why}", source.name));
                 (Status::TRANSFER, true)
             }
             Ended::SinkGone => (Status::DONE, false),
             Ended::WriteFailed(errno) => {
-                self.live.say(format_args!("write failed: {}", super::errno_word(errno)));
+                // What can be read once more is not lost.
+                if held_bytes > 0 && rustix::fs::tell(&source.endpoint).is_err() {
+                    self.say_lost(held_bytes, source);
+                }
+                self.live.say(format_args!("write failed: {}", word(errno)));
                 (Status::TRANSFER, false)
             }
             Ended::Told(status) => (status, true),

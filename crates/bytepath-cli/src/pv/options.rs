@@ -7,11 +7,12 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use rustix::process::Pid;
 
-use super::display::DisplayOptions;
+use super::display::{Display, DisplayOptions};
 use super::monitor::Watched;
 use super::quantity::{self, Units};
 use super::usage::{self, Wrong};
 use crate::classic::Order;
+use crate::errno::word_of;
 use crate::metrics::MetricsOptions;
 use crate::planning::PlanOptions;
 use crate::quote::printable;
@@ -278,6 +279,16 @@ impl Settings {
                 "--cursor: rows are not shared while descriptors are watched (-d)",
             ));
         }
+        // Before any file is emptied for it.
+        Display::check(&self.options.display)?;
+        if modes.monitor.is_some() && self.options.files.is_empty() {
+            return Err(Wrong::plain("-M: no command given; write it behind --"));
+        }
+        if modes.monitor == Some(Watched::In) && self.options.transfer.output.is_some() {
+            return Err(Wrong::plain(
+                "-o: what the command writes is not moved with -M in; give -M out or -M both",
+            ));
+        }
         let other = match (modes.remote, modes.query) {
             (Some(_), _) => Some("-R"),
             (_, Some(_)) => Some("-Q"),
@@ -362,7 +373,7 @@ fn size(text: &std::ffi::OsStr, units: Units) -> Result<u64, Wrong> {
     if let Some(path) = text.as_bytes().strip_prefix(b"@") {
         let path = Path::new(std::ffi::OsStr::from_bytes(path));
         return size_of(path).map_err(|error| {
-            Wrong::plain(format!("-s: {}: {}", printable(path), super::word(&error)))
+            Wrong::plain(format!("-s: {}: {}", printable(path), word_of(&error)))
         });
     }
     let text = text.to_string_lossy();

@@ -13,12 +13,19 @@ use super::status::Status;
 use super::tally::Tally;
 use super::usage::Wrong;
 use super::watch::{Bar, Clock, LAST};
-use super::{Settings, say, watched, word};
+use super::{Settings, say, watched};
+use crate::errno::word_of;
 
 /// Has another pv take over these words.
-pub(crate) fn remote(pid: Pid, words: &[OsString]) -> Status {
-    let came =
-        Target::found(pid).and_then(|target| target.wish(SET, words).map_err(|error| word(&error)));
+pub(crate) fn remote(pid: Pid, settings: &Settings, words: &[OsString]) -> Status {
+    let mut words = words.to_vec();
+    if settings.options.transfer.size.is_some() {
+        // The last of them counts. A file whose size it is may be another where the other pv is.
+        let _ = words.pop_if(|word| word == "--");
+        words.extend(["-s".into(), settings.size.unwrap_or(0).to_string().into()]);
+    }
+    let came = Target::found(pid)
+        .and_then(|target| target.wish(SET, &words).map_err(|error| word_of(&error)));
     match came {
         Ok(Came::Taken(_)) => Status::DONE,
         Ok(Came::Waits) => {
@@ -43,7 +50,7 @@ pub(crate) fn remote(pid: Pid, words: &[OsString]) -> Status {
 /// Shows how far another pv is until it ends.
 pub(crate) fn query(pid: Pid, settings: &Settings, live: &Live) -> Result<Status, Wrong> {
     let asked = Target::found(pid).and_then(|target| {
-        target.wish(QUERY, &[]).map(|came| (target, came)).map_err(|error| word(&error))
+        target.wish(QUERY, &[]).map(|came| (target, came)).map_err(|error| word_of(&error))
     });
     let (target, first) = match asked {
         Ok((target, Came::Taken(Some(value)))) => (target, value),

@@ -7,7 +7,6 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -19,7 +18,8 @@ use super::display::DisplayOptions;
 use super::live::Live;
 use super::tally::Tally;
 use super::watch::{Bar, Watch};
-use super::{Options, Settings, word};
+use super::{Options, Settings};
+use crate::errno::word_of;
 
 /// How long a pv that is not stuck takes to answer, at most.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ impl Target {
             return Err(format!("{number}: No such process"));
         }
         let status = std::fs::read_to_string(format!("/proc/{number}/status"))
-            .map_err(|error| format!("{number}: {}", word(&error)))?;
+            .map_err(|error| format!("{number}: {}", word_of(&error)))?;
         if status.lines().any(|line| line.starts_with("State:\tZ")) {
             return Err(format!("{number}: No such process"));
         }
@@ -150,17 +150,6 @@ fn stem(pid: Pid) -> Option<String> {
 
 const PREFIX: &str = "bytepath-pv.";
 
-/// The user's folder, asked for once.
-fn home() -> &'static Option<OsString> {
-    static HOME: OnceLock<Option<OsString>> = OnceLock::new();
-    HOME.get_or_init(|| std::env::var_os("HOME").filter(|home| !home.is_empty()))
-}
-
-/// Asks for what is needed of the environment while it can still be read.
-pub(crate) fn remember_folder() {
-    let _ = home();
-}
-
 /// Where wishes are left: a folder that only we can write to.
 ///
 /// # Errors
@@ -171,10 +160,10 @@ fn folder() -> std::io::Result<PathBuf> {
     if rustix::fs::access(&run, rustix::fs::Access::WRITE_OK).is_ok() {
         return Ok(run);
     }
-    let home = home().as_ref().ok_or_else(|| {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).ok_or_else(|| {
         std::io::Error::other("no folder to exchange wishes in: set HOME to one of yours")
     })?;
-    let folder = Path::new(home).join(".pv");
+    let folder = Path::new(&home).join(".pv");
     let made = std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
         .create(&folder);
     let found = match made {
@@ -184,7 +173,7 @@ fn folder() -> std::io::Result<PathBuf> {
     let why = match found {
         Ok(found) if is_ours(&found) && found.mode() & 0o022 == 0 => return Ok(folder),
         Ok(_) => "others may write to it".to_owned(),
-        Err(error) => word(&error),
+        Err(error) => word_of(&error),
     };
     let shown = folder.display();
     Err(std::io::Error::other(format!(

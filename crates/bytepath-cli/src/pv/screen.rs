@@ -1,12 +1,14 @@
 //! Where lines are drawn: standard error, as a line that is drawn over, or as lines of numbers.
 
-use std::io::Write;
-
+use bytepath::Endpoint;
+use bytepath_report::table::printable;
+use rustix::io::Errno;
 use rustix::stdio::stderr;
 
 use super::Settings;
 use super::display::{Extra, WrongDisplay, cut};
 use super::live::Live;
+use super::signals::ends_before_room;
 use crate::live::is_in_front;
 
 /// Assumed where it cannot be asked for.
@@ -139,10 +141,25 @@ impl Screen {
     }
 }
 
-/// One write, so that several pv's do not mix their lines. A terminal that is gone is no reason to
-/// stop moving bytes.
+/// Writes a message, which may have names in it that others gave.
+pub(crate) fn say(text: std::fmt::Arguments<'_>) {
+    write(format_args!("{}\n", printable(&text.to_string())));
+}
+
+/// One write where there is room for it, so that several pv's do not mix their lines. Where there is none it
+/// is waited for, but not by who was asked to end. A terminal that is gone is no reason to stop moving bytes.
 pub(crate) fn write(text: std::fmt::Arguments<'_>) {
-    let _ = std::io::stderr().write_all(text.to_string().as_bytes());
+    let text = text.to_string();
+    let Ok(end) = Endpoint::sink(stderr()) else { return };
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        match end.write_now(rest) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if !ends_before_room(stderr()) => {}
+            Ok(0) | Err(_) => return,
+            Ok(count) => rest = &rest[count..],
+        }
+    }
 }
 
 impl From<WrongDisplay> for super::usage::Wrong {

@@ -1,11 +1,11 @@
 //! The signals that pv answers, as a queue that can be waited for together with other things.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rustix::event::{PollFd, Timespec};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGTTOU, SIGUSR2, SIGWINCH};
 
@@ -49,6 +49,22 @@ pub(crate) fn await_any(fds: &mut [PollFd<'_>], most: Option<Duration>) {
     }
 }
 
+/// Readable from when a signal came that ends it, whether it was answered or not.
+static ENDS: OnceLock<Queue> = OnceLock::new();
+
+/// Whether such a signal came.
+pub(crate) fn ends() -> bool {
+    ENDS.get().is_some_and(Queue::has_any)
+}
+
+/// Waits until there is room for what is written to it, or such a signal comes; whether one did.
+pub(crate) fn ends_before_room(end: BorrowedFd<'_>) -> bool {
+    let room = PollFd::from_borrowed_fd(end, PollFlags::OUT);
+    let signal = ENDS.get().map(|ends| PollFd::new(ends, PollFlags::IN));
+    await_any(&mut signal.into_iter().chain([room]).collect::<Vec<_>>(), None);
+    ends()
+}
+
 /// Signals that came and were not looked at.
 #[derive(Debug)]
 pub(crate) struct Signals {
@@ -69,6 +85,10 @@ impl Signals {
             signal_hook::flag::register_usize(signal, Arc::clone(&last), signal as usize)?;
         }
         let queue = Queue::of(CAUGHT)?;
+        // After the queue, so that who hears of one here finds it there.
+        if ENDS.get().is_none() {
+            let _ = ENDS.set(Queue::of(ENDING)?);
+        }
         crate::metrics::answers(&ENDING);
         nudge::allow()?;
         Ok(Signals { queue, last })

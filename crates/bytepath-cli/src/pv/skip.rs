@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::Settings;
 use super::ends::Source;
 use super::live::Live;
+use crate::errno::word;
 
 /// Without --error-skip-block, what is skipped at once grows to this.
 const SKIP_BYTES_MAX: u64 = 512;
@@ -122,7 +123,7 @@ impl<'a> Skips<'a> {
             true => "it has parts that cannot be read; zeros are written for them".to_owned(),
             false => format!("skipped {at} - {} ({count} B), zeros are written for it", at + count),
         };
-        self.live.say(format_args!("{}: {what}: {}", source.name, super::errno_word(errno)));
+        self.live.say(format_args!("{}: {what}: {}", source.name, word(errno)));
     }
 }
 

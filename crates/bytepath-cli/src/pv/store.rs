@@ -17,7 +17,8 @@ use super::status::Status;
 use super::tally::Tally;
 use super::usage::Wrong;
 use super::watch::{Bar, LAST};
-use super::{Settings, say, watched, word};
+use super::{Settings, say, watched};
+use crate::errno::word_of;
 use crate::quote::printable;
 
 /// Does both stages; each has a bar of its own, the second with a size.
@@ -30,7 +31,7 @@ pub(crate) fn run(
 ) -> Result<Status, Wrong> {
     let name = || printable(path);
     let failed = |error: std::io::Error| {
-        say(format_args!("{}: {}", name(), word(&error)));
+        say(format_args!("{}: {}", name(), word_of(&error)));
         Ok(Status::OPEN)
     };
     if let Some(input) = super::ends::input_that_is(path, inputs) {
@@ -81,7 +82,9 @@ pub(crate) fn run(
     let mut bar = Bar::new(&settings.options.display, LAST, &forwarded)?;
     bar.side.read_from(&sink.endpoint);
     let screen = Screen::wanted(settings);
-    status |= watched(settings, live, screen, vec![bar], || work.run_one(&source, sink));
+    status |= watched(settings, live, screen, vec![bar], || {
+        work.run_one(&source, sink, Left::Everything) | sink.closed(live)
+    });
     Ok(status)
 }
 

@@ -94,6 +94,11 @@ impl Tally {
         self.buffer_used_bytes.store(held, Relaxed);
     }
 
+    /// Holds nothing any more; what it held.
+    pub(crate) fn let_go(&self) -> u64 {
+        self.buffer_used_bytes.swap(0, Relaxed)
+    }
+
     /// Bytes that our buffer holds.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.buffer_used_bytes.load(Relaxed)

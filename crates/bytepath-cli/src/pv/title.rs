@@ -2,27 +2,28 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::stat::{self, Stat};
+use crate::sys::environment;
 
 /// How far titles have reached.
 static WRITTEN_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Writes the title over the words of the command line, where the kernel has them from, and on over
-/// the environment behind them if it is longer: nothing reads either any more, but for what
-/// `remote` and messages have asked for before. Where that is refused, the title stays as it is.
+/// the environment behind them if it is longer: nothing reads the words any more, and the environment lies
+/// elsewhere by then. Where that is refused, the title stays as it is.
 pub(crate) fn set(title: &str) {
-    if WRITTEN_BYTES.load(Relaxed) == 0 {
-        super::remote::remember_folder();
-        crate::quote::remember_locale();
-    }
+    static MOVED: Once = Once::new();
+    MOVED.call_once(environment::moved);
     let _ = written(title);
 }
 
 fn written(title: &str) -> Option<()> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name in brackets may hold anything; fields are counted behind it, from the third.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let address = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let line = stat::line("self")?;
+    let stat = Stat::of(&line)?;
+    let address = |field: usize| stat.field::<u64>(field);
     let (start, end) = (address(48)?, address(49)?);
     // proc(5): arg_start, arg_end, env_start, env_end. The kernel reads on into the environment
     // where the last byte of the words is not 0.

@@ -10,6 +10,7 @@ use clap::{Arg, CommandFactory};
 use super::options::Options;
 use super::say;
 use super::status::Status;
+use crate::errno::word_of;
 use crate::sys::start;
 
 /// Why the words after the program's name cannot be followed.
@@ -40,7 +41,7 @@ impl Wrong {
                 // Nobody is to read it, and what is full stands there.
                 Err(_) if start::was_closed(1) => ExitCode::SUCCESS,
                 Err(error) => {
-                    say(format_args!("{}", super::word(&error)));
+                    say(format_args!("{}", word_of(&error)));
                     Status::TRANSFER.into()
                 }
             },

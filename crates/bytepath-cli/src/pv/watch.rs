@@ -320,9 +320,13 @@ impl<'a> Watch<'a> {
             let Bar { display, side } = bar;
             let tail = side.tally.tail.lock().map(|tail| tail.clone()).unwrap_or_default();
             let moment = side.moment(options, &tail, last);
-            match screen.numeric() {
-                true => screen.line(&display.numeric_line(&moment)),
-                false => lines.push(screen.fitted(&display.draw(&moment, screen.width()))),
+            if screen.numeric() {
+                let line = display.numeric_line(&moment);
+                if shown {
+                    screen.line(&line);
+                }
+            } else {
+                lines.push(screen.fitted(&display.draw(&moment, screen.width())));
             }
             let extra = display.extra(&moment, screen.width());
             if shown {

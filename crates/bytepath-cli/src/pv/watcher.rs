@@ -88,7 +88,9 @@ impl<'a> Watcher<'a> {
         self.live.can_end()?;
         let done = Done::new()?;
         let done = self.done.get_or_init(|| done);
-        std::thread::Builder::new().spawn_scoped(scope, || self.run(signals, done))?;
+        std::thread::Builder::new().spawn_scoped(scope, || {
+            self.live.keep(self.run(signals, done));
+        })?;
         Ok(())
     }
 
@@ -96,7 +98,8 @@ impl<'a> Watcher<'a> {
     pub(crate) fn moved(&self, status: Status) -> Status {
         if self.live.moved() {
             self.lock().draw_last();
-            return status;
+            let by_signal = if signals::ends() { Status::SIGNAL } else { Status::DONE };
+            return status | by_signal;
         }
         // A signal asked for the end: the other thread has waited for this, and ends the process.
         drop(self.over());
@@ -115,18 +118,19 @@ impl<'a> Watcher<'a> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Draws and answers until the mover is done, or ends the process as a signal asks.
-    fn run(&self, mut signals: Signals, done: &Done) {
+    /// Draws and answers until the mover is done, or ends the process as a signal asks. Signals that it did
+    /// not answer are still among those that it gives back.
+    fn run(&self, mut signals: Signals, done: &Done) -> Signals {
         self.lock().take_rows();
         loop {
             let idle = self.lock().idle();
             if done.wait_or(&signals, idle) {
-                return;
+                return signals;
             }
             let mut watch = self.lock();
             if self.live.over() {
                 // How it ended is drawn.
-                return;
+                return signals;
             }
             watch.look();
             for asked in signals.asked() {

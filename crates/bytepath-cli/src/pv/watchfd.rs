@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
+use super::Settings;
 use super::display::{Display, DisplayOptions};
 use super::live::Live;
 use super::remote::Told;
@@ -19,8 +20,9 @@ use super::status::Status;
 use super::tally::{Tail, Tally};
 use super::usage::Wrong;
 use super::watch::{Clock, LAST, Side, options_of};
-use super::{Settings, word};
+use crate::errno::word_of;
 use crate::quote::printable;
+use crate::stat::{self, Stat};
 
 /// What is to be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +51,7 @@ fn targets(words: &[OsString], deep: usize) -> Result<Vec<Target>, Wrong> {
         } else if let Some(list) = bytes.strip_prefix(b"@") {
             let path = Path::new(OsStr::from_bytes(list));
             let text = std::fs::read_to_string(path).map_err(|error| {
-                Wrong::plain(format!("-d: {}: {}", printable(path), super::word(&error)))
+                Wrong::plain(format!("-d: {}: {}", printable(path), word_of(&error)))
             })?;
             if deep == LISTS_DEEP_MAX {
                 return Err(Wrong::plain(format!("-d: {}: lists in lists", printable(path))));
@@ -118,7 +120,7 @@ enum Unseen {
 impl fmt::Display for Unseen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unseen::Gone(error) => f.write_str(&word(error)),
+            Unseen::Gone(error) => f.write_str(&word_of(error)),
             Unseen::NoFile => f.write_str("not a regular file or block device"),
         }
     }
@@ -191,7 +193,7 @@ pub(crate) fn run(settings: &Settings, live: &Live, words: &[OsString]) -> Resul
         }
         return Ok(status);
     }
-    let signals = live.signals().map_err(|error| Wrong::plain(word(&error)))?;
+    let signals = live.signals().map_err(|error| Wrong::plain(word_of(&error)))?;
     let screen = Screen::wanted(settings);
     let mut watching = Watching {
         settings: settings.clone(),
@@ -218,7 +220,7 @@ fn seen(target: Target) -> Result<(), String> {
         Some(fd) => look(pid, fd).map(drop).map_err(|why| format!("pid {pid}: fd {fd}: {why}")),
         None => match std::fs::read_dir(format!("/proc/{pid}/fd")) {
             Ok(_) => Ok(()),
-            Err(error) => Err(format!("pid {pid}: {}", word(&error))),
+            Err(error) => Err(format!("pid {pid}: {}", word_of(&error))),
         },
     }
 }
@@ -497,8 +499,8 @@ fn name(pid: Option<i32>, fd: i32, path: &str, width: usize) -> String {
 
 /// A process that has ended and was not waited for has nothing open.
 fn is_zombie(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+    let state = stat::line(pid).and_then(|line| Stat::of(&line)?.field(3));
+    matches!(state, Some('Z' | 'X'))
 }
 
 /// The numbers of a process's descriptors, in order.

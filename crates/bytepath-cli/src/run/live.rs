@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use bytepath::Endpoint;
 use bytepath_report::numbers;
 use rustix::process::Pid;
 use rustix::stdio::{stderr, stdout};
@@ -12,7 +13,7 @@ use unicode_width::UnicodeWidthStr;
 use super::family::{Family, Joint};
 use super::process;
 use super::stages::Stages;
-use crate::live::{cut, in_a_line, is_in_front};
+use crate::live::{cut, in_a_line, is_heard, is_in_front};
 
 /// Lines are drawn no more often than this; where the output goes to the same terminal, which must
 /// not be drawn over, no more often than that.
@@ -37,7 +38,8 @@ impl Live {
     pub(super) fn draw(&mut self, family: &Family, stages: &Stages, elapsed: Duration) {
         let beside_output = rustix::termios::isatty(stdout());
         let between = if beside_output { BETWEEN_OUTPUT } else { BETWEEN };
-        if self.drawn.is_some_and(|drawn| drawn.elapsed() < between) || !is_ours() {
+        let is_early = self.drawn.is_some_and(|drawn| drawn.elapsed() < between);
+        if is_early || !is_ours() || !is_heard(Duration::ZERO) {
             return;
         }
         let since = self.drawn.replace(Instant::now()).map(|drawn| drawn.elapsed());
@@ -56,8 +58,8 @@ impl Live {
             // Writing to a String does not fail.
             let _ = writeln!(text, "{}\x1b[K", cut(line, columns));
         }
-        self.rows = if beside_output { 0 } else { lines.len() };
-        write(&text);
+        let written = write(&text);
+        self.rows = if beside_output { 0 } else { written.matches('\n').count() };
     }
 
     /// Takes the lines away.
@@ -157,8 +159,13 @@ fn size() -> (usize, usize) {
     (or(size.map(|size| size.ws_row), SIZE.0), or(size.map(|size| size.ws_col), SIZE.1))
 }
 
-fn write(text: &str) {
-    use std::io::Write as _;
-    // Where nobody can see it, the work goes on all the same.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+/// Writes as much of it as there is room for, and gives that: whoever waited would answer no signal. Where
+/// nobody can see it, the work goes on all the same.
+fn write(text: &str) -> &str {
+    let Ok(end) = Endpoint::sink(stderr()) else { return "" };
+    let mut len = 0;
+    while let Ok(count @ 1..) = end.write_now(&text.as_bytes()[len..]) {
+        len += count;
+    }
+    text.get(..len).unwrap_or_default()
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 use rustix::process::{Pid, getpid};
 use signal_hook::consts::SIGKILL;
 
+use crate::stat::Stat;
+
 /// A process as it is now.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Reading {
@@ -76,20 +78,17 @@ impl Reading {
         Some(reading)
     }
 
-    /// The fields of proc_pid_stat(5). The name is in parentheses, and may have any letter in it.
-    fn of_stat(stat: &str) -> Option<Reading> {
-        let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
-        let fields: Vec<&str> = fields.split_whitespace().collect();
-        // The manual counts from 1, and the state is the third.
-        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    fn of_stat(line: &str) -> Option<Reading> {
+        let stat = Stat::of(line)?;
+        let number = |field: usize| stat.field::<u64>(field);
         let seconds =
             |field| Some(number(field)? as f64 / rustix::param::clock_ticks_per_second() as f64);
         Some(Reading {
-            name: name.to_owned(),
-            state: fields.first()?.chars().next()?,
+            name: stat.name.to_owned(),
+            state: stat.field(3)?,
             user_s: seconds(14)?,
             system_s: seconds(15)?,
-            parent: fields.get(1).and_then(|pid| Pid::from_raw(pid.parse().ok()?)),
+            parent: stat.field(4).and_then(Pid::from_raw),
             threads: u32::try_from(number(20)?).unwrap_or(u32::MAX),
             cpu: usize::try_from(number(39)?).unwrap_or(0),
             flags: number(9)?,

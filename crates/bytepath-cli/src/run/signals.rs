@@ -58,6 +58,14 @@ impl Signals {
         std::mem::take(&mut self.went_on)
     }
 
+    /// Has them end this process from now on, be they yet to come or not answered yet.
+    pub(super) fn end_it(&mut self) {
+        crate::metrics::answers_no_more(&to_catch().collect::<Vec<_>>());
+        if let Some(signal) = self.came().first() {
+            end_by(*signal);
+        }
+    }
+
     /// Waits for one, no longer than until then.
     pub(super) fn wait(&self, until: Option<Instant>) {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));

@@ -181,8 +181,9 @@ fn unseen_cpu_s(waited_for_s: f64, family: &Family) -> f64 {
 }
 
 fn line(stage: &RanStage) -> String {
-    let mut command: String = in_a_line(&stage.command).chars().take(SHOWN).collect();
-    if command.len() < stage.command.len() {
+    let whole = in_a_line(&stage.command);
+    let mut command: String = whole.chars().take(SHOWN).collect();
+    if command.len() < whole.len() {
         command.push('…');
     }
     let ended = match (stage.status, stage.signal) {
@@ -309,6 +310,15 @@ mod tests {
     fn a_command_of_several_lines_is_shown_in_one() {
         let stage = RanStage { command: "awk '{\n\x1b[2Jprint }'".into(), ..RanStage::default() };
         assert_eq!(line(&stage), format!("  {:SHOWN$} 0 s of CPU", "awk '{  [2Jprint }'"));
+    }
+
+    #[test]
+    fn only_a_command_that_is_cut_is_marked_as_cut() {
+        let of = |command: &str| line(&RanStage { command: command.into(), ..RanStage::default() });
+        assert!(!of("true \u{85}\u{85}").contains('…'), "{}", of("true \u{85}\u{85}"));
+        let long = "ü".repeat(SHOWN);
+        assert!(of(&(long.clone() + "\u{85}")).contains(&(long.clone() + "…")));
+        assert!(!of(&long).contains('…'));
     }
 
     #[test]

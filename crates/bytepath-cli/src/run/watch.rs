@@ -14,6 +14,7 @@ use super::process::{self, Got};
 use super::quota::Quotas;
 use super::signals::{Signals, is_passed_on};
 use super::stages::{End, Stages};
+use crate::live::is_heard;
 use crate::said::say;
 
 /// What is looked at, and how.
@@ -104,9 +105,10 @@ impl Watched {
         }
     }
 
-    /// Says why a pipe is not as large as was asked for, once.
+    /// Says why a pipe is not as large as was asked for, once, and not while nobody hears it: signals are to
+    /// be answered.
     fn tell_refusal(&mut self) {
-        if !self.tells_refusal {
+        if !self.tells_refusal || !is_heard(Duration::ZERO) {
             return;
         }
         let joints = self.family.iter().flat_map(|family| family.joints.values());

@@ -1,6 +1,7 @@
 //! The only unsafe code of the command.
 
 pub(crate) mod actions;
+pub(crate) mod environment;
 pub(crate) mod given;
 pub(crate) mod interrupts;
 pub(crate) mod local_time;

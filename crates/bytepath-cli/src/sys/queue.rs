@@ -62,6 +62,11 @@ impl Queue {
         let _ = poll(&mut fds, most);
     }
 
+    /// Whether any came since they were last asked for.
+    pub(crate) fn has_any(&self) -> bool {
+        self.heard.came.load(SeqCst) != 0
+    }
+
     /// Those that came since they were last asked for, each once.
     pub(crate) fn came(&self) -> impl Iterator<Item = i32> + use<> {
         // What comes after this is asked for once more, perhaps in vain.

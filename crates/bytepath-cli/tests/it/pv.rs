@@ -175,6 +175,26 @@ fn wrong_usage_is_refused_with_the_same_exit_code_and_points_to_the_help() {
 }
 
 #[test]
+fn wrong_usage_leaves_files_as_they_were() {
+    let folder = folder();
+    let wide = "%99999999p";
+    let extra = format!("window:{wide}");
+    let cases: &[&[&str]] = &[
+        &["-F", wide, "-o", "b", "a"],
+        &["-x", &extra, "-o", "b", "a"],
+        &["-F", wide, "-U", "b", "-q", "a"],
+        &["-M", "both", "-F", wide, "-F", "%b", "-o", "b", "--", "cat"],
+        &["-M", "both", "-F", "%b", "-F", wide, "-o", "b", "--", "cat"],
+        &["-M", "out", "-o", "b"],
+        &["-M", "in", "-o", "b", "--", "cat"],
+    ];
+    for words in cases {
+        run(ours(words).current_dir(folder.path())).refused(64, &["pv: -"]);
+        assert_eq!(fs::read(folder.path().join("b")).expect("there"), b"bb\n\0b", "{words:?}");
+    }
+}
+
+#[test]
 fn a_link_by_the_name_of_a_classic_is_that_command_and_no_other_is() {
     let folder = folder();
     for name in ["pv", "other"] {

@@ -101,6 +101,13 @@ fn the_summary_comes_after_all_else() {
 }
 
 #[test]
+fn a_quiet_summary_is_all_that_is_told() {
+    for words in [["-q", "-v", "-f"], ["-q", "-v", "-n"]] {
+        assert_eq!(shown(&words).lines().count(), 1, "{words:?}");
+    }
+}
+
+#[test]
 fn the_title_of_the_window_is_told_to_a_terminal() {
     let (_folder, path) = file();
     let path = path.to_str().expect("plain letters");

@@ -14,7 +14,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use tempfile::TempDir;
 
 use crate::bench_devices::Loop;
-use crate::program::{BYTEPATH, Done, HANGS_AFTER, bytepath, installed, root, run};
+use crate::program::{BYTEPATH, Done, HANGS_AFTER, bytepath, installed, root, run, shell};
 use crate::pv::{LINES, lines, ours};
 
 /// A folder with a file `a` of several buffers.
@@ -243,6 +243,30 @@ fn an_output_that_cannot_be_closed_is_told() {
     assert!(done.stderr.contains("pv: out: close failed: Input/output error"), "{}", done.stderr);
 }
 
+/// Where that takes long: file systems on a network first send what they hold.
+#[test]
+fn a_signal_ends_it_while_its_output_is_closed() {
+    if !crate::calls::may_trace() {
+        return;
+    }
+    let folder = folder();
+    fs::write(folder.path().join("b"), "b").expect("written");
+    // What lasts is watched by a thread of its own, which answers signals.
+    for words in ["-q -C b -o out", "-q -U stored b -o out", "-q -M out -o out -- echo b"] {
+        let script = format!(
+            "strace -f -qqq -e signal=none -o log -P $PWD/out -e trace=close \
+             -e inject=close:delay_enter=8000000 sh -c 'echo $$ >pid; exec {BYTEPATH} pv {words}' & \
+             until [ -s out ]; do :; done; held=0; until [ $held = 20 ]; do \
+             grep -q '^State:.t' /proc/$(cat pid)/status && held=$((held + 1)) || held=0; done; \
+             kill -TERM $(cat pid); wait $!; echo $?"
+        );
+        let mut command = Command::new("sh");
+        let done = run(command.args(["-c", &script]).current_dir(folder.path()));
+        assert_eq!(done.stdout, "32\n", "{words}: {done:?}");
+        fs::remove_file(folder.path().join("out")).expect("it is made");
+    }
+}
+
 #[test]
 fn what_cannot_be_read_becomes_zeros_of_the_same_length_and_is_told() {
     if !installed("strace") || !installed("pv") {
@@ -347,6 +371,35 @@ fn an_output_that_is_full_or_gone_ends_it_as_it_ends_the_real_pv() {
             assert_eq!(codes[0], codes[1], "{words} {rest}");
         }
     }
+}
+
+#[test]
+fn bytes_that_a_full_output_leaves_in_a_buffer_are_told_of() {
+    for words in ["-C", "-l", "-B 8K", "-T"] {
+        let line = format!("printf 123456 | $bytepath pv -q {words} >/dev/full");
+        let told = "pv: -: 6 bytes were read that could not be written\n\
+                    pv: write failed: No space left on device\n";
+        assert_eq!(shell(&line).stderr, told, "{words}");
+    }
+    let folder = folder();
+    // What a file holds is still there.
+    let line = format!("$bytepath pv -q -C <{}/a >/dev/full", folder.path().display());
+    assert_eq!(shell(&line).stderr, "pv: write failed: No space left on device\n");
+    if !installed("strace") {
+        return;
+    }
+    // Between two pipes it is read ahead.
+    let fifo = folder.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a FIFO");
+    let writes = std::thread::spawn(move || fs::write(fifo, "123456").expect("it is read"));
+    let fails = ["inject=pwritev2:error=EIO:when=1"];
+    let done = traced(Which::Ours, folder.path(), &fails, "-q -C fifo");
+    writes.join().expect("it ends");
+    let told = "pv: fifo: 6 bytes were read that could not be written\n\
+                pv: write failed: Input/output error\n";
+    assert_eq!(done.stderr, told);
 }
 
 #[test]

@@ -87,6 +87,36 @@ fn what_is_shown_is_changed_while_bytes_move() {
     assert!(done.status.success() && done.stderr.contains("changed: 1.2"), "{done:?}");
 }
 
+/// Over the environment, which says what hour it is here, and which letters and colours are shown.
+#[test]
+fn a_long_title_of_the_process_leaves_the_environment_as_it_was() {
+    let (source, feed) = pipe().expect("a pipe");
+    let format = "%{sgr:red}%2{bar-block}%{sgr:reset}%I";
+    let mut command = ours(&["-f", "-i", "0.1", "-s", "2", "-F", format, "-x", "process:%900p"]);
+    command.env_clear().envs(std::env::var_os("HOME").map(|home| ("HOME", home)));
+    command.envs([("TZ", "XYZ-9"), ("LC_ALL", "C.UTF-8"), ("TERM", "xterm")]);
+    let seconds = std::time::UNIX_EPOCH.elapsed().expect("it is later").as_secs();
+    let hours =
+        [0, 1].map(|more| format!("\x1b[31m█ \x1b[0mFIN {:02}", (seconds / 3600 + 9 + more) % 24));
+    let mut program = spawned(command.stdin(source).stdout(Stdio::null()).stderr(Stdio::piped()));
+    drop(command);
+    let mut feed = fs::File::from(feed);
+    feed.write_all(b"1").expect("there is room");
+    let pid = program.child().id().to_string();
+    let stderr = program.child().stderr.take().expect("it is piped");
+    let drawn = std::io::BufReader::new(stderr).split(b'\r').map(|line| line.expect("read"));
+    for (line, number) in drawn.take(8).zip(0..) {
+        let line = String::from_utf8_lossy(&line);
+        assert!(hours.iter().any(|hour| line.starts_with(hour)), "{number}: {line:?} {hours:?}");
+        if number == 3 {
+            // What is shown is made anew.
+            run(&mut ours(&["-R", &pid, "-N", "name"])).well();
+        }
+    }
+    drop(feed);
+    program.done();
+}
+
 #[test]
 fn a_query_shows_what_the_other_has_moved() {
     let (mut program, pid, mut writer, mut out) = {
@@ -130,6 +160,26 @@ fn a_query_of_a_quiet_pv_shows_the_share_of_the_whole() {
     assert_eq!(&first, b"at   0%;");
     assert_eq!(ended(program, pid, Signal::TERM).status.code(), Some(32));
     query.done();
+}
+
+#[test]
+fn a_size_that_is_a_files_is_that_of_the_one_who_asks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("here"), [0; 8]).expect("written");
+    let (mut program, pid, writer, out) = between(&["-n", "-i", "0.1"]);
+    let mut writer = fs::File::from(writer);
+    writer.write_all(b"22").expect("taken");
+    // What the reader has not taken does not count.
+    let mut out = fs::File::from(out);
+    out.read_exact(&mut [0; 2]).expect("moved");
+    let pid = pid.to_string();
+    run(ours(&["-R", &pid, "-s", "@here", "--"]).current_dir(folder.path())).well();
+    let stderr = program.child().stderr.take().expect("it is piped");
+    let lines = std::io::BufReader::new(stderr).lines().map(|line| line.expect("text"));
+    assert!(lines.take(50).any(|line| line == "25"), "it is another");
+    drop(writer);
+    program.done();
+    run(&mut ours(&["-R", &pid, "-s", "@/no/such/file"])).refused(64, &["pv: -s: /no/such/file: "]);
 }
 
 #[test]
@@ -288,6 +338,65 @@ fn signals_that_end_it_give_the_exit_code_of_the_real_pv() {
         }
     }
     assert!(!std::path::Path::new("/dev/shm/pv-test.pid").exists(), "it is put away");
+}
+
+/// A pipe that is full, and that nobody reads.
+pub(crate) fn stuck() -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = pipe().expect("a pipe");
+    rustix::pipe::fcntl_setpipe_size(&writer, 4096).expect("one slot");
+    let mut full = fs::File::from(writer.try_clone().expect("a second"));
+    full.write_all(&[b'f'; 4096]).expect("there is room");
+    (reader, writer)
+}
+
+#[test]
+fn signals_end_it_also_while_nobody_takes_what_it_tells() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("watched");
+    let held = fs::File::create(&path).expect("a file");
+    let held = format!("{}:{}", std::process::id(), held.as_raw_fd());
+    let cases: [&[&str]; 6] = [
+        &["-n", "-i", "0.1"],
+        &["-f", "-i", "0.1"],
+        &["-f", "-i", "0.1", "-v", "-C"],
+        &["-f", "-i", "0.1", "-d", &held],
+        &["-f", "-i", "0.1", "-M", "out", "--", "sleep", "200"],
+        // It is over, and tells so.
+        &["-n", "-o", path.to_str().expect("plain"), "/dev/fd/0", "/no/such/file"],
+    ];
+    for words in cases {
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+            let (_unread, told) = stuck();
+            let (source, feed) = pipe().expect("a pipe");
+            let mut program = spawned(ours(words).stdin(source).stdout(Stdio::null()).stderr(told));
+            let pid = program.child().id();
+            until("it starts", || takes_wishes(pid));
+            let is_over = words.contains(&"/no/such/file");
+            let feed = Some(feed).filter(|_| !is_over);
+            // By then there was something to tell.
+            std::thread::sleep(std::time::Duration::from_millis(250));
+            let done = ended(program, pid, signal);
+            let code = done.status.code();
+            // What else went wrong may be told as well.
+            assert!(code == Some(32) || is_over && code == Some(34), "{words:?} {done:?}");
+            drop(feed);
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_read_slowly_all_arrive() {
+    let (reader, told) = stuck();
+    let (source, feed) = pipe().expect("a pipe");
+    let mut command = ours(&["-n", "-b", "-i", "0.1"]);
+    let program = spawned(command.stdin(source).stdout(Stdio::null()).stderr(told));
+    drop(command);
+    fs::File::from(feed).write_all(&[0; 1234]).expect("there is room");
+    let mut text = String::new();
+    fs::File::from(reader).read_to_string(&mut text).expect("read");
+    let lines: Vec<&str> = text.trim_start_matches('f').lines().collect();
+    assert_eq!(lines.last(), Some(&"1234"), "{lines:?}");
+    assert!(program.done().status.success());
 }
 
 #[test]
@@ -651,6 +760,8 @@ fn a_command_is_run_and_what_goes_in_and_out_is_moved() {
     assert!(done.stderr.contains("one ") && done.stderr.contains("two "), "{}", done.stderr);
     let done = with(&["-q", "-M", "out", "--", "sh", "-c", "exit 3"]);
     assert_eq!(done.status.code(), Some(3));
+    let limited = |side| with(&["-q", "-M", side, "-S", "-s", "9", "--", "cat"]).stdout;
+    assert_eq!(["in", "out", "both"].map(limited), ["line 0 of"; 3]);
     run(&mut ours(&["-M", "in", "--", "/no/such/program"]))
         .refused(1, &["pv: /no/such/program: No such file or directory"]);
     run(&mut ours(&["-M", "in"])).refused(64, &["pv: "]);

@@ -16,6 +16,7 @@ use rustix::termios::{tcgetpgrp, tcgetsid};
 
 use crate::calls::may_trace;
 use crate::program::{BYTEPATH, Bounded, bytepath, installed, run, shell, spawned};
+use crate::pv_others::stuck;
 
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
@@ -167,6 +168,34 @@ fn a_stage_that_answers_sigterm_is_waited_for() {
 
 /// A shell that runs a text with an answer of its own is not ended by the signal; one that runs stages alone
 /// has none.
+#[test]
+fn one_signal_ends_it_while_nobody_takes_what_it_tells() {
+    let (over, works) = ("echo done | cat", "sh -c 'echo done; exec sleep 1000' | cat");
+    // One from the keyboard reaches all stages without it.
+    let (sent, any) = ([Signal::TERM, Signal::HUP], [Signal::TERM, Signal::HUP, Signal::INT]);
+    let cases = [
+        ("--summary", over, &any[..]),
+        ("--summary", works, &sent),
+        ("--explain-plan", over, &any),
+    ];
+    for (option, text, signals) in cases {
+        for &signal in signals {
+            let (_unread, told) = stuck();
+            let mut command = bytepath(&["run", option, text]);
+            let mut program = spawned(command.stdout(Stdio::piped()).stderr(told));
+            if option == "--summary" {
+                let stdout = program.child().stdout.as_mut().expect("it is piped");
+                stdout.read_exact(&mut [0; 5]).expect("it runs");
+            }
+            // By then there is something to tell.
+            std::thread::sleep(Duration::from_millis(250));
+            kill_process(pid_of(&mut program), signal).expect("it runs");
+            let done = program.done();
+            assert_eq!(done.status.signal(), Some(signal.as_raw()), "{option} {text}: {done:?}");
+        }
+    }
+}
+
 #[test]
 fn a_text_that_answers_a_signal_ends_as_it_says() {
     let signals = [(Signal::TERM, "TERM"), (Signal::HUP, "HUP"), (Signal::INT, "INT")];

@@ -147,7 +147,6 @@ impl Hand<'_> {
                 }
             }
         };
-        self.tally.holds(0, held.memory.len());
         self.memory = held.memory;
         ended
     }

@@ -183,6 +183,15 @@ fn window_s(options: &DisplayOptions) -> u64 {
 const FAREWELL: &str = "\x1b]9;4;0;0\x1b\\";
 
 impl Display {
+    /// Sees that all that is to be drawn can be, for either side of --monitor.
+    ///
+    /// # Errors
+    /// As with [`Display::new`].
+    pub(crate) fn check(options: &DisplayOptions) -> Result<(), WrongDisplay> {
+        options.extra_display.as_deref().map_or(Ok(()), |spec| ExtraSpec::read(spec).map(drop))?;
+        options.format.iter().try_for_each(|format| Format::read(format).map(drop))
+    }
+
     /// Prepares to draw what the options ask for, in the local time zone and with what the
     /// environment says the terminal can show.
     ///

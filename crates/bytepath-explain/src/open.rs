@@ -144,7 +144,7 @@ fn threads(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
                     set_output(&counter, ring)?;
                     opened.others.push(counter);
                 }
-                None => ring = Some(sampled_within_limits(counter)?),
+                None => ring = Some(counter.sampled(RING_BYTES_SMALL)?),
             }
             Ok(())
         };
@@ -166,11 +166,6 @@ fn threads(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
         true => Err(io::Error::from_raw_os_error(libc::ESRCH)),
         false => Ok(()),
     }
-}
-
-/// Rings of everybody are small, and smaller where others have used up what there is for a user.
-fn sampled_within_limits(counter: Counter) -> io::Result<Sampler> {
-    counter.sampled(RING_BYTES_SMALL)
 }
 
 /// What all events have in common: the fields of their records.

@@ -65,7 +65,6 @@ pub(crate) struct World {
 struct Process {
     maps: BTreeMap<u64, Mapping>,
     unwinding: Unwinding,
-    threads: u32,
     /// How many programs it and those that it came from have begun, from 0 again behind [`PROGRAMS`].
     programs: u32,
 }
@@ -129,13 +128,10 @@ impl World {
     /// What is there of a process that began before anybody looked.
     fn look_at(&mut self, pid: u32) {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let threads = threads_of(pid);
-        let count = u32::try_from(threads.len()).unwrap_or(1).max(1);
-        for tid in threads {
+        for tid in threads_of(pid) {
             self.name_of(tid);
         }
-        let process = Process { threads: count, ..Process::new() };
-        self.processes.insert(pid, process);
+        self.processes.insert(pid, Process::new());
         for map in maps.lines().filter_map(|line| mapped_code(pid, line)) {
             self.map(&map);
         }
@@ -177,9 +173,6 @@ impl World {
 
     fn forked(&mut self, pid: u32, parent: u32, tid: u32) {
         if pid == parent && tid != pid {
-            if let Some(process) = self.processes.get_mut(&pid) {
-                process.threads += 1;
-            }
             return;
         }
         // A number may come again, for a process of somebody else.
@@ -190,7 +183,7 @@ impl World {
             self.work.insert(pid);
             self.ever.insert(pid);
             let process = self.processes.get(&parent).cloned().unwrap_or_else(Process::new);
-            self.processes.insert(pid, Process { threads: 1, ..process });
+            self.processes.insert(pid, process);
         }
     }
 
@@ -290,7 +283,7 @@ impl World {
 
 impl Process {
     fn new() -> Process {
-        Process { maps: BTreeMap::new(), unwinding: Unwinding::new(), threads: 1, programs: 0 }
+        Process { maps: BTreeMap::new(), unwinding: Unwinding::new(), programs: 0 }
     }
 
     fn place(&self, address: u64, files: &Files) -> Place {

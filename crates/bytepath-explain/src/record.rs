@@ -8,10 +8,8 @@ use perf_event::SampleFlag;
 use crate::files::Identity;
 
 /// The fields of every sample; the first three stand behind every other record too.
-pub(crate) const FIELDS: SampleFlag = SampleFlag::TID
-    .union(SampleFlag::TIME)
-    .union(SampleFlag::CPU)
-    .union(SampleFlag::CALLCHAIN);
+pub(crate) const FIELDS: SampleFlag =
+    SampleFlag::TID.union(SampleFlag::TIME).union(SampleFlag::CPU).union(SampleFlag::CALLCHAIN);
 
 /// As [`FIELDS`], with what is needed to unwind stacks by tables: registers and a piece of the stack.
 pub(crate) const FIELDS_TO_UNWIND: SampleFlag =

@@ -8,6 +8,7 @@ use bytepath_report::SyscallCount;
 use syscalls::Sysno;
 
 use super::{ASKED_MAX, Call, Emptied};
+use crate::world::Stat;
 
 /// More records than these in a turn, on average over some turns, are many: some 15,000 calls a
 /// second.
@@ -276,9 +277,7 @@ pub(crate) fn told(pid: u32, tid: u32) -> Option<Option<u64>> {
 
 /// Whether a thread is there, and not only its number for whoever waits for it.
 fn lives(pid: u32, tid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
-    // The name stands in parentheses, and may hold any character.
-    let state = stat.rsplit_once(')').and_then(|(_, behind)| behind.trim_start().chars().next());
+    let state = Stat::of(&format!("{pid}/task/{tid}")).state();
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
@@ -356,6 +355,26 @@ mod tests {
         drop(cat.stdin.take());
         cat.wait().expect("it ends with its input");
         ended.wait().expect("it is our child");
+    }
+
+    #[test]
+    fn a_name_that_is_cut_within_a_character_is_one_of_a_thread_that_lives() {
+        let ended = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            let (tells, told) = std::sync::mpsc::channel();
+            let ended = &ended;
+            scope.spawn(move || {
+                rustix::thread::set_name(c"fourteen bytes\xc3").expect("any name will do");
+                tells.send(rustix::thread::gettid().as_raw_nonzero().get()).expect("it listens");
+                ended.wait();
+            });
+            let (pid, tid) = (std::process::id(), told.recv().expect("it runs").unsigned_abs());
+            let alive = lives(pid, tid);
+            let name = crate::world::text(&format!("/proc/{tid}/comm"));
+            ended.wait();
+            assert!(alive, "{name:?}");
+            assert_eq!(name, "fourteen bytes\u{fffd}\n");
+        });
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::tasks::{Tasks, There, in_first_pid_namespace};
 use super::{Mode, TraceError, tcp};
 use crate::sys::bpf_ring::Ring;
 use crate::syscalls;
+use crate::world::{Stat, text};
 
 /// How often a process's threads are looked at anew, until nobody new is there.
 const LOOKS_MAX: usize = 10;
@@ -85,8 +86,10 @@ fn look(
             if tasks.remembers(tid) {
                 continue;
             }
-            let name = fs::read_to_string(format!("/proc/{process}/task/{tid}/comm"));
-            let Ok(name) = name else { continue };
+            let name = text(&format!("/proc/{process}/task/{tid}/comm"));
+            if name.is_empty() {
+                continue;
+            }
             let call = ask.calls.then(|| syscalls::told(process, tid)).flatten().flatten();
             let call = call.map(|call| call.saturating_add(table));
             let off = sleeps_as(process, tid);
@@ -121,9 +124,7 @@ fn is_for_32_bits(pid: u32) -> bool {
 /// The kernel's state of a thread that is off its CPU (include/linux/sched.h); none where it runs or is
 /// about to, or has ended.
 fn sleeps_as(pid: u32, tid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    // The name stands in parentheses, and may hold any character.
-    match stat.rsplit_once(')')?.1.trim_start().chars().next()? {
+    match Stat::of(&format!("{pid}/task/{tid}")).state()? {
         'S' => Some(1),
         'D' | 'I' => Some(2),
         'T' => Some(4),

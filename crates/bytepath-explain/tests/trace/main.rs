@@ -11,7 +11,7 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bytepath_explain::trace::Mode;
+use bytepath_explain::trace::{Mode, Tracing};
 use bytepath_report::{TraceFound, TraceOffCpu, Traced};
 use syscalls::Sysno;
 use work::{is_by, of_command, shell, soft_interrupts};
@@ -678,6 +678,30 @@ fn who_is_woken_and_never_seen_to_run_has_its_name() {
         row.wakee.name == this.trim_end() && row.waker.as_ref().is_some_and(|who| who.pid == pid)
     });
     assert!(woken.is_some_and(|row| row.wakee.pid == std::process::id()), "{rows:#?}");
+}
+
+#[test]
+fn where_nobody_tells_the_cpus_nothing_is_written_beyond_what_there_is_room_for() {
+    const WITHOUT: &str = "BYTEPATH_TEST_WITHOUT_SYS";
+    if std::env::var_os(WITHOUT).is_some() {
+        let error = Tracing::start(Mode::Syscalls).expect_err("it has a value for each CPU");
+        assert!(error.to_string().contains("/sys/devices/system/cpu/possible"), "{error}");
+        return;
+    }
+    if work::start(Mode::Syscalls).is_none() {
+        return;
+    }
+    let this = std::env::current_exe().expect("it runs");
+    let name = std::thread::current().name().expect("that of the test").to_owned();
+    let line = "mount -t tmpfs none /sys || exit 77; exec \"$0\" --exact \"$1\"";
+    let mut alone = Command::new("unshare");
+    alone.args(["-m", "sh", "-c", line]).arg(this).arg(name).env(WITHOUT, "1");
+    let done = alone.output().expect("it is started");
+    let said = String::from_utf8_lossy(&done.stdout);
+    match done.status.code() {
+        Some(77) => println!("skipped: nothing can be mounted: {done:?}"),
+        code => assert!(code == Some(0) && said.contains("1 passed"), "{done:?}"),
+    }
 }
 
 #[test]

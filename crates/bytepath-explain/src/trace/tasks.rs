@@ -343,7 +343,8 @@ fn on_fork(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
     asm.store(Size::B4, Reg::R10, KEY, Reg::R0);
     asm.lookup(&tasks.tasks, KEY, stranger);
     asm.load(Size::B4, state, Reg::R0, task::STATE);
-    asm.jump_if(state, If::Above, TRACED, end);
+    // The armed process may have been woken by what is traced.
+    asm.jump_if(state, If::Equal, BYSTANDER, stranger);
     // It runs the program of its parent.
     asm.load(Size::B4, Reg::R1, Reg::R0, task::WHO);
     asm.alu(Alu::ShiftRight, Reg::R1, TID_BITS);

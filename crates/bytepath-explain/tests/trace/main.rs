@@ -142,6 +142,24 @@ fn waits_that_a_timer_ends_are_one_whatever_it_came_to() {
 }
 
 #[test]
+fn what_is_started_behind_one_that_woke_its_starter_is_traced_too() {
+    use std::collections::HashSet;
+    let _lock = work::lock();
+    let Some(mut tracing) = work::start(Mode::Wakeups) else { return };
+    tracing.arm().expect("this process is known");
+    // The shell is traced when it wakes this thread.
+    let said = shell("sleep 0.1; echo said").output().expect("it is started");
+    work::run(Command::new("sleep").arg("0.05"));
+    tracing.disarm();
+    let traced = tracing.finish("a shell and a sleep").expect("it is told");
+    assert_eq!(said.stdout, b"said\n");
+    let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };
+    let sleeps = rows.iter().filter(|row| row.wakee.name == "sleep" && row.interrupt.is_some());
+    let sleeps: HashSet<u32> = sleeps.map(|row| row.wakee.tid).collect();
+    assert_eq!(sleeps.len(), 2, "{rows:#?}");
+}
+
+#[test]
 fn system_calls_are_counted_as_strace_counts_them() {
     let dd = ["if=/dev/zero", "of=/dev/null", "bs=512", "count=1000", "status=none"];
     let Some(traced) = of_command(Mode::Syscalls, Command::new("dd").args(dd)) else { return };

@@ -83,7 +83,7 @@ fn look(
         // /proc tells the call's number alone; the table for 32 bits has rows of its own.
         let table = u64::from(if ask.calls && is_for_32_bits(process) { CALLS } else { 0 });
         for tid in crate::world::threads_of(process) {
-            if tasks.remembers(tid) {
+            if tasks.follows(tid) {
                 continue;
             }
             let name = text(&format!("/proc/{process}/task/{tid}/comm"));
@@ -213,7 +213,26 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tasks::{BYSTANDER, TRACED, number, put, task};
     use super::*;
+
+    #[test]
+    fn who_was_only_woken_by_what_is_traced_is_followed_like_any_other() {
+        let tasks = match Tasks::new() {
+            Ok(tasks) => tasks,
+            Err(errno) => return println!("skipped: no maps: {errno}"),
+        };
+        let pid = std::process::id();
+        let mut woken = [0; task::BYTES as usize];
+        put(&mut woken, task::STATE, &BYSTANDER.to_ne_bytes());
+        tasks.tasks.set(&pid.to_ne_bytes(), &woken).expect("there is room");
+        if let Err(error) = follow(&tasks, pid, 1, Ask { calls: false, stacks: false }) {
+            return assert!(!in_first_pid_namespace(), "{error}");
+        }
+        let record = tasks.tasks.get(&pid.to_ne_bytes()).expect("it can be read").expect("kept");
+        assert_eq!(number(&record, task::STATE as usize), TRACED as u32);
+        assert!(tasks.follows(pid));
+    }
 
     #[test]
     fn connections_beyond_those_that_are_kept_are_counted() {

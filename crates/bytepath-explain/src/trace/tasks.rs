@@ -170,9 +170,10 @@ impl Tasks {
         self.tasks.set(&tid.to_ne_bytes(), &record)
     }
 
-    /// Whether any thread is still traced.
-    pub(super) fn remembers(&self, tid: u32) -> bool {
-        self.tasks.get(&tid.to_ne_bytes()).is_ok_and(|task| task.is_some())
+    /// Whether a thread is traced, or will be from its exec on.
+    pub(super) fn follows(&self, tid: u32) -> bool {
+        let task = self.tasks.get(&tid.to_ne_bytes()).ok().flatten();
+        task.is_some_and(|task| number(&task, task::STATE as usize) != BYSTANDER as u32)
     }
 
     pub(super) fn person(&self, who: u32) -> Option<Person> {

@@ -543,7 +543,7 @@ fn what_is_only_looked_at_is_not_received_and_each_of_several_messages_is() {
 }
 
 /// A Python that runs these lines, which it can.
-fn python(lines: &str) -> Option<Command> {
+pub(crate) fn python(lines: &str) -> Option<Command> {
     let mut python = Command::new("python3");
     let is_there = python.arg("-V").output().is_ok_and(|done| done.status.success());
     if !is_there {

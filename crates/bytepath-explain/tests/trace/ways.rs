@@ -28,6 +28,23 @@ fn system_calls_are_counted_alike_in_each_way() {
 }
 
 #[test]
+fn what_another_thread_than_the_first_executes_is_traced_in_each_way() {
+    let lines = "import os, threading\n\
+         dd = ['dd', 'if=/dev/zero', 'of=/dev/null', 'bs=512', 'count=1000', 'status=none']\n\
+         threading.Thread(target=os.execvp, args=('dd', dd)).start()\n\
+         threading.Event().wait(60)";
+    for way in Way::ALL {
+        let Some(mut python) = crate::python(lines) else { return };
+        let traced = of_command_by(Mode::Syscalls, &[way], &mut python);
+        let Some(traced) = traced else { continue };
+        let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
+        let of = |name: &str| calls.iter().find(|row| row.name == name).expect("it is made");
+        assert!(of("read").calls >= 1000 && of("write").calls >= 1000, "{way}: {calls:#?}");
+        assert_eq!(of("execve").unfinished, 0, "{way}: {calls:#?}");
+    }
+}
+
+#[test]
 fn sleeps_and_wakers_are_told_in_each_way() {
     for way in Way::ALL {
         let line = "(sleep 0.05; echo) | cat";

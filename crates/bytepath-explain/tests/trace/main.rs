@@ -393,6 +393,28 @@ fn what_a_program_makes_itself_was_not_open_before() {
     }
 }
 
+#[test]
+fn bytes_that_tee_writes_are_written_and_not_read() {
+    // So many bytes that nobody else moves as many.
+    let lines = "import ctypes, os\n\
+         libc = ctypes.CDLL(None)\n\
+         r, w = os.pipe()\n\
+         copies, to = os.pipe()\n\
+         os.write(w, bytes(12345))\n\
+         assert libc.tee(r, to, 12345, 0) == 12345\n\
+         assert len(os.read(copies, 20000)) == 12345";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::FileLife, &mut python) else { return };
+    let mut moved: Vec<_> = files(&traced)
+        .iter()
+        .map(|file| (file.read_bytes, file.written_bytes))
+        .filter(|(read, written)| read + written == 12345)
+        .collect();
+    moved.sort();
+    // Nobody has read the first pipe.
+    assert_eq!(moved, [(0, 12345), (0, 12345), (12345, 0)], "{:#?}", files(&traced));
+}
+
 /// This thread and what it starts run on one of its CPUs from now on.
 fn keep_to_one_cpu() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -11,6 +11,7 @@ use perf_event::{Builder, Counter};
 
 use crate::Whom;
 use crate::missing::{Missing, REFUSED, binding};
+use crate::open::of_each;
 use crate::sys::event::set_filter;
 use crate::tracefs::Tracepoints;
 use crate::usage::so_far;
@@ -149,16 +150,7 @@ impl Counted<'_> {
         if self.whom == Whom::Started {
             return Ok(vec![builder.enabled(false).enable_on_exec(true).observe_self().build()?]);
         }
-        builder.enabled(true);
-        let mut events = Vec::new();
-        for thread in self.threads {
-            match builder.observe_pid(i32::try_from(*thread).map_err(io::Error::other)?).build() {
-                Ok(event) => events.push(event),
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(events)
+        of_each(builder.enabled(true), self.threads)
     }
 
     /// The same, for a tracepoint that passes a filter.

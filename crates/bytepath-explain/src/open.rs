@@ -151,21 +151,26 @@ fn threads(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
         if wanted.threads.is_empty() {
             add(builder.observe_self().build()?)?;
         }
-        for thread in wanted.threads {
-            let pid = i32::try_from(*thread).map_err(io::Error::other)?;
-            match builder.observe_pid(pid).build() {
-                Ok(counter) => add(counter)?,
-                // It has ended meanwhile.
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        of_each(&mut builder, wanted.threads)?.into_iter().try_for_each(add)?;
         opened.rings.extend(ring);
     }
     match opened.rings.is_empty() {
         true => Err(io::Error::from_raw_os_error(libc::ESRCH)),
         false => Ok(()),
     }
+}
+
+/// An event for each of these threads that has not ended meanwhile.
+pub(crate) fn of_each(builder: &mut Builder<'_>, threads: &[u32]) -> io::Result<Vec<Counter>> {
+    let mut events = Vec::new();
+    for thread in threads {
+        match builder.observe_pid(i32::try_from(*thread).map_err(io::Error::other)?).build() {
+            Ok(event) => events.push(event),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(events)
 }
 
 /// What all events have in common: the fields of their records.

@@ -20,7 +20,9 @@ pub(crate) fn so_far(whom: Whom) -> BTreeMap<&'static str, f64> {
 /// Those of children count once somebody has waited for them.
 fn of_children() -> BTreeMap<&'static str, f64> {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return BTreeMap::new() };
+    let switches = usage.voluntary_context_switches() + usage.involuntary_context_switches();
     BTreeMap::from([
+        (name::SWITCHES, switches as f64),
         (name::SWITCHES_VOLUNTARY, usage.voluntary_context_switches() as f64),
         (name::SWITCHES_INVOLUNTARY, usage.involuntary_context_switches() as f64),
         (name::FAULTS_MINOR, usage.minor_page_faults() as f64),
@@ -45,8 +47,11 @@ fn of_process(pid: u32) -> BTreeMap<&'static str, f64> {
                 let line = status.lines().find_map(|line| line.strip_prefix(name))?;
                 line.trim_start_matches(':').trim().parse().ok()
             };
-            add(name::SWITCHES_VOLUNTARY, field("voluntary_ctxt_switches"));
-            add(name::SWITCHES_INVOLUNTARY, field("nonvoluntary_ctxt_switches"));
+            let voluntary: Option<f64> = field("voluntary_ctxt_switches");
+            let involuntary: Option<f64> = field("nonvoluntary_ctxt_switches");
+            add(name::SWITCHES, voluntary.zip(involuntary).map(|(one, other)| one + other));
+            add(name::SWITCHES_VOLUNTARY, voluntary);
+            add(name::SWITCHES_INVOLUNTARY, involuntary);
         }
     }
     counts

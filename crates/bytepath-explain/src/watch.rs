@@ -123,7 +123,7 @@ impl Watch {
         let seconds = self.began.elapsed().as_secs_f64();
         let system_s = Worked::by_now(self.whom).seconds_since(&self.worked);
         let idle_s = idle_s(&self.cpus).zip(self.idle_s).map(|(now, then)| (now - then).max(0.0));
-        let counters = self.counting.stop();
+        let counters = self.counting.stop(&mut self.missing);
         // The tracer takes its time to end, which is none of the work's.
         let sampled = self.sampling.take().map(Sampling::stop);
         let tracer = self.tracing.as_ref().map(|tracing| tracing.tid);

@@ -1,5 +1,6 @@
 //! Each way of being attached tells the same.
 
+use std::net::TcpListener;
 use std::process::Command;
 
 use bytepath_explain::trace::{Mode, Way};
@@ -67,13 +68,22 @@ fn sleeps_and_wakers_are_told_in_each_way() {
 
 #[test]
 fn files_and_connections_and_interrupts_work_in_each_way_or_say_why_not() {
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = server.local_addr().expect("an address").port();
+    // What comes over the loopback comes in a soft interrupt.
+    let line =
+        format!("cat /dev/null; exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'twelve bytes' >&3");
     for way in Way::ALL {
         for mode in [Mode::FileLife, Mode::Tcp, Mode::Softirq] {
-            let cat = of_command_by(mode, &[way], Command::new("cat").arg("/dev/null"));
-            let Some(traced) = cat else { continue };
-            if let TraceFound::FileLife(files) = &traced.found {
-                assert!(files.iter().any(|file| file.path == "/dev/null"), "{way}: {files:#?}");
-            }
+            let traced = of_command_by(mode, &[way], Command::new("bash").args(["-c", &line]));
+            let Some(traced) = traced else { continue };
+            let is_told = match &traced.found {
+                TraceFound::FileLife(files) => files.iter().any(|file| file.path == "/dev/null"),
+                TraceFound::Tcp(rows) => rows.iter().any(|row| row.sent_bytes == 12),
+                TraceFound::Softirq(rows) => rows.iter().any(|row| row.vector == "net-rx"),
+                _ => false,
+            };
+            assert!(is_told, "{way}: {traced:#?}");
         }
     }
 }

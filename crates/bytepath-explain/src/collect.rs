@@ -39,8 +39,8 @@ pub(crate) struct Collected {
     pub(crate) threads: Vec<Thread>,
     pub(crate) places: Vec<Place>,
     pub(crate) stacks: Vec<RawStack>,
-    /// Samples of each stack, and the sum of their periods.
-    pub(crate) counts: Vec<(u64, u64)>,
+    /// Samples of each stack.
+    pub(crate) counts: Vec<u64>,
     pub(crate) moments: Vec<Moment>,
     pub(crate) lost: u64,
     thread_numbers: HashMap<Thread, u32>,
@@ -95,14 +95,12 @@ impl Collected {
             None => {
                 let number = u32::try_from(self.stacks.len()).expect("fewer than 2^32 stacks");
                 self.stacks.push(stack.clone());
-                self.counts.push((0, 0));
+                self.counts.push(0);
                 self.stack_numbers.insert(stack, number);
                 number
             }
         };
-        let (count, weight) = &mut self.counts[stack as usize];
-        *count += 1;
-        *weight += sample.period;
+        self.counts[stack as usize] += 1;
         if self.moments.len() < MOMENTS_MAX {
             self.moments.push(Moment { time_ns, stack, cpu });
         }

@@ -11,6 +11,7 @@ use perf_event::{Builder, Counter};
 
 use crate::Whom;
 use crate::missing::{Missing, REFUSED, binding};
+use crate::open::of_each;
 use crate::sys::event::set_filter;
 use crate::tracefs::Tracepoints;
 use crate::usage::so_far;
@@ -48,10 +49,20 @@ struct Sum {
 
 /// Counters that run.
 pub(crate) struct Counting {
-    sums: Vec<Sum>,
+    tried: Tried,
     whom: Whom,
     /// What the kernel had counted before, where it has to do.
-    before: Option<BTreeMap<&'static str, f64>>,
+    before: Option<Told>,
+}
+
+/// What the kernel tells everybody, by the names of counters.
+type Told = BTreeMap<&'static str, f64>;
+
+/// What is counted, and what is not, each with the reason.
+#[derive(Default)]
+struct Tried {
+    sums: Vec<Sum>,
+    refused: Vec<(&'static str, String)>,
 }
 
 /// What to count, and whose.
@@ -68,33 +79,23 @@ pub(crate) struct Counted<'a> {
 impl Counting {
     /// Begins to count what can be counted; what cannot is said.
     pub(crate) fn start(counted: &Counted<'_>, missing: &mut Vec<String>) -> Counting {
-        let mut sums = Vec::new();
+        let mut tried = Tried::default();
         let software = [
             (name::SWITCHES, Software::CONTEXT_SWITCHES),
             (name::MIGRATIONS, Software::CPU_MIGRATIONS),
             (name::FAULTS_MINOR, Software::PAGE_FAULTS_MIN),
             (name::FAULTS_MAJOR, Software::PAGE_FAULTS_MAJ),
         ];
-        let mut refused: Option<io::Error> = None;
         for (name, event) in software {
-            match counted.each_thread(&mut Builder::new(event)) {
-                Ok(events) => sums.push(Sum { name, events, takes_turns: false }),
-                Err(error) => refused = Some(error),
-            }
+            tried.add(name, counted.each_thread(&mut Builder::new(event)));
         }
-        let before = refused.map(|error| {
-            let what = "migrations, and what is not over by the end";
-            missing.push(Missing::no_tracepoints(what, &why(&error)).0);
-            so_far(counted.whom)
-        });
-        sums.extend(hardware(counted));
-        let mut counting = Counting { sums, whom: counted.whom, before };
-        if let Some(tracepoints) = counted.tracepoints
-            && let Err(error) = traced(counted, tracepoints, &mut counting.sums)
-        {
-            missing.push(Missing::no_tracepoints(counting.traced(), &why(&error)).0);
+        let before = (!tried.refused.is_empty()).then(|| so_far(counted.whom));
+        hardware(counted, &mut tried);
+        if let Some(tracepoints) = counted.tracepoints {
+            traced(counted, tracepoints, &mut tried);
         }
-        counting
+        missing.extend(not_counted(&tried.refused, before.as_ref(), counted.whom));
+        Counting { tried, whom: counted.whom, before }
     }
 
     /// What is not counted without tracepoints: which switches were voluntary the kernel tells too, where
@@ -106,28 +107,17 @@ impl Counting {
         }
     }
 
-    /// The numbers.
-    pub(crate) fn stop(self) -> BTreeMap<String, f64> {
+    /// The numbers; what could not be counted after all is said.
+    pub(crate) fn stop(self, missing: &mut Vec<String>) -> BTreeMap<String, f64> {
         let mut numbers = BTreeMap::new();
-        for Sum { name, events, takes_turns } in self.sums {
-            let mut sum = 0.0;
-            for mut event in events {
-                let Ok(read) = event.read_count_and_time() else { continue };
-                let ran = match takes_turns && read.time_running > 0 {
-                    true => read.time_running as f64 / read.time_enabled as f64,
-                    false => 1.0,
-                };
-                sum += read.count as f64 / ran;
+        let mut refused = Vec::new();
+        for sum in self.tried.sums {
+            match sum.number() {
+                Ok((name, number)) => drop(numbers.insert(name.to_owned(), number)),
+                Err(why) => refused.push(why),
             }
-            *numbers.entry(name.to_owned()).or_insert(0.0) += sum;
         }
-        if let Some(before) = self.before {
-            for (name, now) in so_far(self.whom) {
-                let then = before.get(name).copied().unwrap_or(0.0);
-                numbers.insert(name.to_owned(), (now - then).max(0.0));
-            }
-            return numbers;
-        }
+        missing.extend(not_counted(&refused, None, self.whom));
         // What is counted by elimination.
         if let (Some(all), Some(involuntary)) =
             (numbers.get(name::SWITCHES), numbers.get(name::SWITCHES_INVOLUNTARY))
@@ -135,9 +125,78 @@ impl Counting {
             let voluntary = (all - involuntary).max(0.0);
             numbers.insert(name::SWITCHES_VOLUNTARY.to_owned(), voluntary);
         }
+        if let Some(before) = self.before {
+            for (name, now) in so_far(self.whom) {
+                let then = before.get(name).copied().unwrap_or(0.0);
+                numbers.entry(name.to_owned()).or_insert((now - then).max(0.0));
+            }
+        }
         numbers.retain(|_, number| number.is_finite());
         numbers
     }
+}
+
+impl Tried {
+    /// Counts it, unless any of its events was refused.
+    fn add(&mut self, name: &'static str, events: io::Result<Vec<Counter>>) {
+        match events {
+            Ok(events) => self.sums.push(Sum { name, events, takes_turns: false }),
+            Err(error) => self.refused.push((name, why(&error))),
+        }
+    }
+}
+
+impl Sum {
+    /// The number; where a part of it is not known, why.
+    fn number(self) -> Result<(&'static str, f64), (&'static str, String)> {
+        let mut sum = 0.0;
+        for mut event in self.events {
+            let read = event.read_count_and_time().map_err(|error| (self.name, why(&error)))?;
+            let whole = match self.takes_turns {
+                true => of_all_time(read.count, read.time_enabled, read.time_running),
+                false => Some(read.count as f64),
+            };
+            sum += whole.ok_or_else(|| (self.name, NO_TURN.to_owned()))?;
+        }
+        Ok((self.name, sum))
+    }
+}
+
+/// What an event that took turns would have counted in all of its time; none where it had no turn.
+fn of_all_time(count: u64, enabled_ns: u64, running_ns: u64) -> Option<f64> {
+    match (enabled_ns, running_ns) {
+        (0, _) => Some(0.0),
+        (_, 0) => None,
+        _ => Some(count as f64 * enabled_ns as f64 / running_ns as f64),
+    }
+}
+
+/// Why nothing is known of an event that was there all the time.
+const NO_TURN: &str = "no hardware counter was free for it; who else uses them (perf, or the NMI \
+    watchdog, which kernel.nmi_watchdog=0 ends) leaves one when it stops";
+
+/// What is not counted, a sentence for each reason. What everybody is `told` is counted in part.
+fn not_counted(refused: &[(&'static str, String)], told: Option<&Told>, whom: Whom) -> Vec<String> {
+    let mut by_reason: Vec<(&str, [Vec<&str>; 2])> = Vec::new();
+    for (name, why) in refused {
+        let at = by_reason.iter().position(|(reason, _)| reason == why);
+        let at = at.unwrap_or_else(|| {
+            by_reason.push((why, Default::default()));
+            by_reason.len() - 1
+        });
+        let in_part = told.is_some_and(|told| told.contains_key(name));
+        by_reason[at].1[usize::from(in_part)].push(name);
+    }
+    let sentence = |(why, [not, in_part]): (&str, [Vec<&str>; 2])| {
+        let and = if not.is_empty() || in_part.is_empty() { "" } else { ", and " };
+        let rest = match whom {
+            _ if in_part.is_empty() => String::new(),
+            Whom::Started => format!("what is not over by the end ({})", in_part.join(", ")),
+            Whom::Process(_) => format!("what ends meanwhile ({})", in_part.join(", ")),
+        };
+        Missing::no_tracepoints(&format!("{}{and}{rest}", not.join(", ")), why).0
+    };
+    by_reason.into_iter().map(sentence).collect()
 }
 
 impl Counted<'_> {
@@ -149,16 +208,7 @@ impl Counted<'_> {
         if self.whom == Whom::Started {
             return Ok(vec![builder.enabled(false).enable_on_exec(true).observe_self().build()?]);
         }
-        builder.enabled(true);
-        let mut events = Vec::new();
-        for thread in self.threads {
-            match builder.observe_pid(i32::try_from(*thread).map_err(io::Error::other)?).build() {
-                Ok(event) => events.push(event),
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(events)
+        of_each(builder.enabled(true), self.threads)
     }
 
     /// The same, for a tracepoint that passes a filter.
@@ -175,29 +225,27 @@ impl Counted<'_> {
     }
 }
 
-fn traced(counted: &Counted<'_>, from: &Tracepoints, sums: &mut Vec<Sum>) -> io::Result<()> {
-    let of = |name, events| Sum { name, events, takes_turns: false };
+fn traced(counted: &Counted<'_>, from: &Tracepoints, tried: &mut Tried) {
     if let Some(id) = from.id("sched/sched_switch") {
         // A thread that leaves its CPU while it could run (TASK_RUNNING is 0) was made to; one that
         // is preempted has a bit of its own set in newer kernels.
-        let events = counted.filtered(id, Some(PREEMPTED))?;
-        sums.push(of(name::SWITCHES_INVOLUNTARY, events));
+        tried.add(name::SWITCHES_INVOLUNTARY, counted.filtered(id, Some(PREEMPTED)));
     }
     if let Some(id) = from.id("sched/sched_waking") {
-        sums.push(of(name::WAKEUPS, counted.filtered(id, Some(BY_A_THREAD))?));
-        for cpus in counted.online.chunks(FILTER_CPUS) {
+        tried.add(name::WAKEUPS, counted.filtered(id, Some(BY_A_THREAD)));
+        let across = |cpus: &[u32]| {
             let across = |cpu: &u32| format!("(CPU == {cpu} && target_cpu != {cpu})");
             let across = cpus.iter().map(across).collect::<Vec<_>>().join(" || ");
-            let filter = format!("{BY_A_THREAD} && ({across})");
-            sums.push(of(name::WAKEUPS_ACROSS, counted.filtered(id, Some(&filter))?));
-        }
+            counted.filtered(id, Some(&format!("{BY_A_THREAD} && ({across})")))
+        };
+        let parts: io::Result<Vec<_>> = counted.online.chunks(FILTER_CPUS).map(across).collect();
+        tried.add(name::WAKEUPS_ACROSS, parts.map(|parts| parts.into_iter().flatten().collect()));
     }
     if counted.syscalls
         && let Some(id) = from.id("raw_syscalls/sys_enter")
     {
-        sums.push(of(name::SYSCALLS, counted.filtered(id, None)?));
+        tried.add(name::SYSCALLS, counted.filtered(id, None));
     }
-    Ok(())
 }
 
 /// TRACE_FLAG_HARDIRQ of the kernel is not set: whoever had the CPU when an interrupt came woke nobody.
@@ -209,7 +257,8 @@ const FILTER_CPUS: usize = 64;
 /// TASK_REPORT_MAX of the kernel: 0x100 marks a preempted thread, 0 one that could run.
 const PREEMPTED: &str = "prev_state == 0 || prev_state == 256";
 
-fn hardware(counted: &Counted<'_>) -> Vec<Sum> {
+/// That a machine has no such counter is no refusal; and who may have none is told so of all events.
+fn hardware(counted: &Counted<'_>, tried: &mut Tried) {
     let events = [
         ("cycles", Hardware::CPU_CYCLES),
         ("instructions", Hardware::INSTRUCTIONS),
@@ -217,11 +266,15 @@ fn hardware(counted: &Counted<'_>) -> Vec<Sum> {
         ("cache-misses", Hardware::CACHE_MISSES),
         ("branch-misses", Hardware::BRANCH_MISSES),
     ];
-    let open = |(name, event): (&'static str, Hardware)| {
-        let events = counted.each_thread(&mut Builder::new(event)).ok()?;
-        Some(Sum { name, events, takes_turns: true })
-    };
-    events.into_iter().filter_map(open).collect()
+    for (name, event) in events {
+        match counted.each_thread(&mut Builder::new(event)) {
+            Ok(events) => tried.sums.push(Sum { name, events, takes_turns: true }),
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                tried.refused.push((name, why(&error)));
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 /// Why something cannot be counted, and what would allow it.
@@ -243,10 +296,59 @@ mod tests {
 
     #[test]
     fn switches_that_the_kernel_tells_everybody_are_not_said_to_be_missing() {
-        let counting = |before| Counting { sums: Vec::new(), whom: Whom::Started, before };
+        let tried = Tried::default;
+        let counting = |before| Counting { tried: tried(), whom: Whom::Started, before };
         assert!(counting(None).traced().contains("which switches were voluntary"));
         let told = counting(Some(so_far(Whom::Started)));
         assert_eq!(told.traced(), "wake-ups");
-        assert!(told.stop().contains_key(name::SWITCHES_VOLUNTARY));
+        assert!(told.stop(&mut Vec::new()).contains_key(name::SWITCHES_VOLUNTARY));
+    }
+
+    #[test]
+    fn what_is_not_counted_is_named_once_with_its_reason() {
+        let few = "too few".to_owned();
+        let refused = [
+            (name::MIGRATIONS, few.clone()),
+            (name::FAULTS_MINOR, few.clone()),
+            (name::WAKEUPS, "not for you".to_owned()),
+            (name::WAKEUPS_ACROSS, few),
+        ];
+        let said = |told, whom| not_counted(&refused, told, whom);
+        assert_eq!(
+            said(None, Whom::Started),
+            [
+                "not counted: migrations, page-faults-minor, wakeups-across-cpus: too few",
+                "not counted: wakeups: not for you",
+            ]
+        );
+        let told = BTreeMap::from([(name::FAULTS_MINOR, 1.0), (name::FAULTS_MAJOR, 1.0)]);
+        assert_eq!(
+            said(Some(&told), Whom::Started)[0],
+            "not counted: migrations, wakeups-across-cpus, and what is not over by the end \
+             (page-faults-minor): too few"
+        );
+        assert_eq!(
+            not_counted(&refused[1..2], Some(&told), Whom::Process(1)),
+            ["not counted: what ends meanwhile (page-faults-minor): too few"]
+        );
+        assert!(not_counted(&[], Some(&told), Whom::Started).is_empty());
+    }
+
+    #[test]
+    fn an_event_that_had_no_turn_has_counted_nothing_that_could_be_told() {
+        assert_eq!(of_all_time(5, 300, 100), Some(15.0));
+        assert_eq!(of_all_time(0, 0, 0), Some(0.0), "its thread never ran");
+        assert_eq!(of_all_time(0, 300, 0), None);
+    }
+
+    #[test]
+    fn a_counter_of_which_one_event_is_refused_is_not_counted() {
+        let mut tried = Tried::default();
+        let event = || Builder::new(Software::PAGE_FAULTS_MIN).observe_self().build();
+        let Ok(one) = event() else { return println!("skipped: no events") };
+        let refused = || io::Error::from_raw_os_error(libc::EMFILE);
+        tried.add(name::FAULTS_MINOR, [Ok(one), Err(refused())].into_iter().collect());
+        assert!(tried.sums.is_empty());
+        assert_eq!(tried.refused, [(name::FAULTS_MINOR, why(&refused()))]);
     }
 }

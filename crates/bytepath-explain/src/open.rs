@@ -144,22 +144,14 @@ fn threads(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
                     set_output(&counter, ring)?;
                     opened.others.push(counter);
                 }
-                None => ring = Some(sampled_within_limits(counter)?),
+                None => ring = Some(counter.sampled(RING_BYTES_SMALL)?),
             }
             Ok(())
         };
         if wanted.threads.is_empty() {
             add(builder.observe_self().build()?)?;
         }
-        for thread in wanted.threads {
-            let pid = i32::try_from(*thread).map_err(io::Error::other)?;
-            match builder.observe_pid(pid).build() {
-                Ok(counter) => add(counter)?,
-                // It has ended meanwhile.
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        of_each(&mut builder, wanted.threads)?.into_iter().try_for_each(add)?;
         opened.rings.extend(ring);
     }
     match opened.rings.is_empty() {
@@ -168,9 +160,17 @@ fn threads(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
     }
 }
 
-/// Rings of everybody are small, and smaller where others have used up what there is for a user.
-fn sampled_within_limits(counter: Counter) -> io::Result<Sampler> {
-    counter.sampled(RING_BYTES_SMALL)
+/// An event for each of these threads that has not ended meanwhile.
+pub(crate) fn of_each(builder: &mut Builder<'_>, threads: &[u32]) -> io::Result<Vec<Counter>> {
+    let mut events = Vec::new();
+    for thread in threads {
+        match builder.observe_pid(i32::try_from(*thread).map_err(io::Error::other)?).build() {
+            Ok(event) => events.push(event),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(events)
 }
 
 /// What all events have in common: the fields of their records.

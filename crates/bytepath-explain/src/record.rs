@@ -8,11 +8,8 @@ use perf_event::SampleFlag;
 use crate::files::Identity;
 
 /// The fields of every sample; the first three stand behind every other record too.
-pub(crate) const FIELDS: SampleFlag = SampleFlag::TID
-    .union(SampleFlag::TIME)
-    .union(SampleFlag::CPU)
-    .union(SampleFlag::PERIOD)
-    .union(SampleFlag::CALLCHAIN);
+pub(crate) const FIELDS: SampleFlag =
+    SampleFlag::TID.union(SampleFlag::TIME).union(SampleFlag::CPU).union(SampleFlag::CALLCHAIN);
 
 /// As [`FIELDS`], with what is needed to unwind stacks by tables: registers and a piece of the stack.
 pub(crate) const FIELDS_TO_UNWIND: SampleFlag =
@@ -79,7 +76,6 @@ pub(crate) struct Map {
 pub(crate) struct Sample {
     pub(crate) pid: u32,
     pub(crate) tid: u32,
-    pub(crate) period: u64,
     /// Addresses of the kernel, leaf first.
     pub(crate) kernel: Vec<u64>,
     /// Addresses of user space by frame pointers, leaf first.
@@ -162,7 +158,7 @@ fn map(fields: &mut Fields<'_>) -> Option<Map> {
 fn sample(mut fields: Fields<'_>, registers: Option<u32>) -> Option<Record> {
     let (pid, tid, time_ns) = (fields.u32()?, fields.u32()?, fields.u64()?);
     let (cpu, _) = (fields.u32()?, fields.u32()?);
-    let mut sample = Sample { pid, tid, period: fields.u64()?, ..Sample::default() };
+    let mut sample = Sample { pid, tid, ..Sample::default() };
     let mut of_kernel = false;
     for _ in 0..fields.u64()? {
         match fields.u64()? {
@@ -241,19 +237,19 @@ mod tests {
     #[test]
     fn a_sample_has_its_kernel_and_its_user_frames_apart() {
         let chain = [5, CONTEXT_KERNEL, 0xffff_0001, 0xffff_0002, CONTEXT_USER, 0x1000];
-        let mut numbers = vec![pair(7, 8), 99, pair(1, 0), 1000];
+        let mut numbers = vec![pair(7, 8), 99, pair(1, 0)];
         numbers.extend(chain);
         let record = read(types::SAMPLE, 0, &bytes(&numbers), None).expect("it is whole");
         assert_eq!((record.time_ns, record.cpu), (99, 1));
         let Kind::Sample(sample) = record.kind else { panic!("no sample") };
-        assert_eq!((sample.pid, sample.tid, sample.period), (7, 8, 1000));
+        assert_eq!((sample.pid, sample.tid), (7, 8));
         assert_eq!(sample.kernel, [0xffff_0001, 0xffff_0002]);
         assert_eq!(sample.user, [0x1000]);
     }
 
     #[test]
     fn a_kernel_thread_has_nothing_to_unwind() {
-        let numbers = [pair(2, 2), 1, pair(0, 0), 1, 0, 0, 0];
+        let numbers = [pair(2, 2), 1, pair(0, 0), 0, 0, 0];
         let record = read(types::SAMPLE, 0, &bytes(&numbers), Some(3)).expect("it is whole");
         let Kind::Sample(sample) = record.kind else { panic!("no sample") };
         assert_eq!(sample.to_unwind, None);
@@ -261,7 +257,7 @@ mod tests {
 
     #[test]
     fn of_the_stack_only_what_was_there_is_taken() {
-        let numbers = [pair(2, 2), 1, pair(0, 0), 1, 0, 2, 10, 11, 12, 16, 21, 22, 8];
+        let numbers = [pair(2, 2), 1, pair(0, 0), 0, 2, 10, 11, 12, 16, 21, 22, 8];
         let record = read(types::SAMPLE, 0, &bytes(&numbers), Some(3)).expect("it is whole");
         let Kind::Sample(sample) = record.kind else { panic!("no sample") };
         let unwind = sample.to_unwind.expect("it has registers");
@@ -270,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_record_that_is_cut_short_is_none() {
-        let whole = bytes(&[pair(7, 8), 99, pair(1, 0), 1000, 2, CONTEXT_KERNEL, 1]);
+        let whole = bytes(&[pair(7, 8), 99, pair(1, 0), 2, CONTEXT_KERNEL, 1]);
         assert!(read(types::SAMPLE, 0, &whole, None).is_some());
         for length in 0..whole.len() {
             assert_eq!(read(types::SAMPLE, 0, &whole[..length], None), None, "{length} bytes");

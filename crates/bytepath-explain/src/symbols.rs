@@ -24,7 +24,7 @@ pub(crate) fn named(collected: &Collected, missing: &mut Vec<String>) -> Profile
     let mut made = Made::default();
     let threads: Vec<u32> = collected.threads.iter().map(|of| made.thread(thread(of))).collect();
     let mut numbers = Vec::with_capacity(collected.stacks.len());
-    for (stack, (count, _)) in collected.stacks.iter().zip(&collected.counts) {
+    for (stack, count) in collected.stacks.iter().zip(&collected.counts) {
         let mut frames = Vec::new();
         for place in stack.places.iter().rev() {
             for name in &names.0[*place as usize] {

@@ -24,6 +24,7 @@ use traced::{Pace, Turn};
 pub(crate) use traced::{Traced, name_of, told};
 
 use crate::Whom;
+use crate::open::of_each;
 use crate::sampler::now_ns;
 use crate::sys::event::set_output;
 use crate::tracefs::Tracepoints;
@@ -129,7 +130,11 @@ impl Events {
                     .sample(FIELDS)
                     .sample_period(1)
                     .clockid(Clock::MONOTONIC);
-                for event in of_each(&mut builder, whom, threads)? {
+                let opened = match whom {
+                    Whom::Started => vec![builder.enable_on_exec(true).observe_self().build()?],
+                    Whom::Process(_) => of_each(&mut builder, threads)?,
+                };
+                for event in opened {
                     if id == enter {
                         events.enter_ids.insert(event.id());
                     }
@@ -205,23 +210,6 @@ impl Emptied {
         self.calls.sort_by_key(|call| call.time_ns);
         self
     }
-}
-
-/// An event for what the calling thread starts, from its exec(2) on, or for each of some threads that have
-/// not ended meanwhile.
-fn of_each(builder: &mut Builder<'_>, whom: Whom, threads: &[u32]) -> io::Result<Vec<Counter>> {
-    if whom == Whom::Started {
-        return Ok(vec![builder.enable_on_exec(true).observe_self().build()?]);
-    }
-    let mut events = Vec::new();
-    for thread in threads {
-        match builder.observe_pid(i32::try_from(*thread).map_err(io::Error::other)?).build() {
-            Ok(event) => events.push(event),
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(events)
 }
 
 /// The fields of a record: process and thread, time, event, and what the tracepoint tells.

@@ -2,13 +2,12 @@
 //! of processes that run. For those who may not have events of their own.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::Whom;
 use crate::counters::name;
-use crate::world::{threads_of, with_descendants};
+use crate::world::{Stat, text, threads_of, with_descendants};
 
 /// The counts so far, by the names of counters.
 pub(crate) fn so_far(whom: Whom) -> BTreeMap<&'static str, f64> {
@@ -21,7 +20,9 @@ pub(crate) fn so_far(whom: Whom) -> BTreeMap<&'static str, f64> {
 /// Those of children count once somebody has waited for them.
 fn of_children() -> BTreeMap<&'static str, f64> {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return BTreeMap::new() };
+    let switches = usage.voluntary_context_switches() + usage.involuntary_context_switches();
     BTreeMap::from([
+        (name::SWITCHES, switches as f64),
         (name::SWITCHES_VOLUNTARY, usage.voluntary_context_switches() as f64),
         (name::SWITCHES_INVOLUNTARY, usage.involuntary_context_switches() as f64),
         (name::FAULTS_MINOR, usage.minor_page_faults() as f64),
@@ -37,21 +38,20 @@ fn of_process(pid: u32) -> BTreeMap<&'static str, f64> {
         }
     };
     for pid in with_descendants(pid) {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name stands in parentheses, and may hold any character.
-        let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
-        let words: Vec<&str> = behind.split_whitespace().collect();
-        add(name::FAULTS_MINOR, words.get(7).and_then(|word| word.parse().ok()));
-        add(name::FAULTS_MAJOR, words.get(9).and_then(|word| word.parse().ok()));
+        let stat = Stat::of(&pid.to_string());
+        add(name::FAULTS_MINOR, stat.number(7).map(|count| count as f64));
+        add(name::FAULTS_MAJOR, stat.number(9).map(|count| count as f64));
         for tid in threads_of(pid) {
-            let path = format!("/proc/{pid}/task/{tid}/status");
-            let status = fs::read_to_string(path).unwrap_or_default();
+            let status = text(&format!("/proc/{pid}/task/{tid}/status"));
             let field = |name: &str| {
                 let line = status.lines().find_map(|line| line.strip_prefix(name))?;
                 line.trim_start_matches(':').trim().parse().ok()
             };
-            add(name::SWITCHES_VOLUNTARY, field("voluntary_ctxt_switches"));
-            add(name::SWITCHES_INVOLUNTARY, field("nonvoluntary_ctxt_switches"));
+            let voluntary: Option<f64> = field("voluntary_ctxt_switches");
+            let involuntary: Option<f64> = field("nonvoluntary_ctxt_switches");
+            add(name::SWITCHES, voluntary.zip(involuntary).map(|(one, other)| one + other));
+            add(name::SWITCHES_VOLUNTARY, voluntary);
+            add(name::SWITCHES_INVOLUNTARY, involuntary);
         }
     }
     counts

@@ -1,5 +1,6 @@
 //! Looks at some work while it runs, and explains afterwards where its time went.
 
+use std::collections::HashMap;
 use std::fs;
 
 use bytepath_report::{ClassShare, Explained};
@@ -15,7 +16,7 @@ use crate::sentence::{Known, sentence};
 use crate::shares::{Seen, Share, shares};
 use crate::syscalls::{Traced, Tracing};
 use crate::tracefs::Tracepoints;
-use crate::world::{threads_of, with_descendants};
+use crate::world::{Stat, threads_of, with_descendants};
 use crate::{Settings, Whom, folded, symbols};
 
 /// Some work is being looked at.
@@ -29,7 +30,7 @@ pub struct Watch {
     tracing: Option<Tracing>,
     counting: Counting,
     began: std::time::Instant,
-    system_s: f64,
+    worked: Worked,
     idle_s: Option<f64>,
     missing: Vec<String>,
 }
@@ -97,7 +98,7 @@ impl Watch {
             tracing,
             counting,
             began: std::time::Instant::now(),
-            system_s: system_s(whom),
+            worked: Worked::by_now(whom),
             missing,
         }
     }
@@ -120,9 +121,9 @@ impl Watch {
     /// Looks no longer.
     pub fn stop(mut self) -> Looked {
         let seconds = self.began.elapsed().as_secs_f64();
-        let system_s = (system_s(self.whom) - self.system_s).max(0.0);
+        let system_s = Worked::by_now(self.whom).seconds_since(&self.worked);
         let idle_s = idle_s(&self.cpus).zip(self.idle_s).map(|(now, then)| (now - then).max(0.0));
-        let counters = self.counting.stop();
+        let counters = self.counting.stop(&mut self.missing);
         // The tracer takes its time to end, which is none of the work's.
         let sampled = self.sampling.take().map(Sampling::stop);
         let tracer = self.tracing.as_ref().map(|tracing| tracing.tid);
@@ -292,21 +293,41 @@ fn allowed(whom: Whom) -> Vec<u32> {
     }
 }
 
-/// How long the kernel has worked for somebody: for the children of this process that have ended,
-/// or for a process and its children.
-fn system_s(whom: Whom) -> f64 {
-    const SYSTEM: usize = 12;
-    const OF_CHILDREN: usize = 14;
-    let (path, fields) = match whom {
-        Whom::Started => ("/proc/self/stat".to_owned(), &[OF_CHILDREN][..]),
-        Whom::Process(pid) => (format!("/proc/{pid}/stat"), &[SYSTEM, OF_CHILDREN][..]),
-    };
-    let text = fs::read_to_string(path).unwrap_or_default();
-    // The name stands in parentheses, and may hold any character.
-    let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
-    let words: Vec<&str> = behind.split_whitespace().collect();
-    let ticks = fields.iter().filter_map(|at| words.get(*at)?.parse::<f64>().ok()).sum::<f64>();
-    ticks / rustix::param::clock_ticks_per_second() as f64
+/// How long the kernel has worked for the processes that there are, in ticks: for each itself, and for those
+/// of its children that have ended. By their numbers, and when they began.
+struct Worked(HashMap<(u32, u64), (u64, u64)>);
+
+impl Worked {
+    /// What this process starts counts once it has ended.
+    fn by_now(whom: Whom) -> Worked {
+        const SYSTEM: usize = 12;
+        const OF_CHILDREN: usize = 14;
+        const BEGAN: usize = 19;
+        let of = |pid: u32| {
+            let stat = Stat::of(&pid.to_string());
+            let own = if whom == Whom::Started { 0 } else { stat.number(SYSTEM)? };
+            Some(((pid, stat.number(BEGAN)?), (own, stat.number(OF_CHILDREN)?)))
+        };
+        let processes = match whom {
+            Whom::Started => vec![std::process::id()],
+            Whom::Process(pid) => with_descendants(pid),
+        };
+        Worked(processes.into_iter().filter_map(of).collect())
+    }
+
+    fn seconds_since(&self, then: &Worked) -> f64 {
+        let (mut own, mut of_ended) = (0, 0);
+        for (process, now) in &self.0 {
+            let before = then.0.get(process).copied().unwrap_or_default();
+            own += now.0.saturating_sub(before.0);
+            of_ended += now.1.saturating_sub(before.1);
+        }
+        // Who has ended meanwhile has left its parent what it had had before, too.
+        let ended = then.0.iter().filter(|(process, _)| !self.0.contains_key(process));
+        let had: u64 = ended.map(|(_, before)| before.0 + before.1).sum();
+        let ticks = own + of_ended.saturating_sub(had);
+        ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+    }
 }
 
 /// How long these CPUs have been idle since they are there, those that waited for a device among
@@ -325,6 +346,8 @@ fn idle_s(cpus: &[u32]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use crate::profile::Symbol;
 
@@ -344,6 +367,40 @@ mod tests {
         let [only] = explained.unclaimed.as_slice() else { panic!("{:?}", explained.unclaimed) };
         assert!((only.share - class.share).abs() < 1e-9, "{only:?} of {class:?}");
         assert!((class.share - 0.3).abs() < 1e-9, "{class:?}");
+    }
+
+    #[test]
+    fn the_kernel_works_for_a_process_where_it_works_for_what_that_has_started() {
+        let line = "dd if=/dev/zero of=/dev/null bs=1 2>&1 & echo $!; wait";
+        let mut shell = std::process::Command::new("sh");
+        let shell = shell.args(["-c", line]).stdout(std::process::Stdio::piped());
+        let mut shell = shell.spawn().expect("sh is everywhere");
+        let mut said = std::io::BufReader::new(shell.stdout.take().expect("it is piped"));
+        let mut dd = String::new();
+        std::io::BufRead::read_line(&mut said, &mut dd).expect("it says a number");
+        let dd = rustix::process::Pid::from_raw(dd.trim().parse().expect("a number"));
+        let whom = Whom::Process(shell.id());
+        let (then, until) = (Worked::by_now(whom), Instant::now() + Duration::from_secs(60));
+        let mut seconds = 0.0;
+        while seconds == 0.0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+            seconds = Worked::by_now(whom).seconds_since(&then);
+        }
+        let killed = rustix::process::kill_process(dd.expect("one"), rustix::process::Signal::KILL);
+        killed.expect("it runs");
+        shell.wait().expect("it ends with its child");
+        assert!(seconds > 0.0);
+    }
+
+    #[test]
+    fn what_had_been_done_before_for_who_has_ended_is_done_no_second_time() {
+        let second = rustix::param::clock_ticks_per_second();
+        let [parent, child, new] = [(1, 10), (2, 20), (3, 30)];
+        let then = Worked(HashMap::from([(parent, (5, 7)), (child, (100, 200))]));
+        let now = (parent, (5 + second, 7 + 100 + 200 + 2 * second));
+        let now = Worked(HashMap::from([now, (new, (4 * second, 8 * second))]));
+        assert_eq!(now.seconds_since(&then), 15.0);
+        assert_eq!(Worked(HashMap::new()).seconds_since(&then), 0.0);
     }
 
     #[test]

@@ -65,7 +65,6 @@ pub(crate) struct World {
 struct Process {
     maps: BTreeMap<u64, Mapping>,
     unwinding: Unwinding,
-    threads: u32,
     /// How many programs it and those that it came from have begun, from 0 again behind [`PROGRAMS`].
     programs: u32,
 }
@@ -128,14 +127,11 @@ impl World {
 
     /// What is there of a process that began before anybody looked.
     fn look_at(&mut self, pid: u32) {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let threads = threads_of(pid);
-        let count = u32::try_from(threads.len()).unwrap_or(1).max(1);
-        for tid in threads {
+        let maps = text(&format!("/proc/{pid}/maps"));
+        for tid in threads_of(pid) {
             self.name_of(tid);
         }
-        let process = Process { threads: count, ..Process::new() };
-        self.processes.insert(pid, process);
+        self.processes.insert(pid, Process::new());
         for map in maps.lines().filter_map(|line| mapped_code(pid, line)) {
             self.map(&map);
         }
@@ -177,9 +173,6 @@ impl World {
 
     fn forked(&mut self, pid: u32, parent: u32, tid: u32) {
         if pid == parent && tid != pid {
-            if let Some(process) = self.processes.get_mut(&pid) {
-                process.threads += 1;
-            }
             return;
         }
         // A number may come again, for a process of somebody else.
@@ -190,7 +183,7 @@ impl World {
             self.work.insert(pid);
             self.ever.insert(pid);
             let process = self.processes.get(&parent).cloned().unwrap_or_else(Process::new);
-            self.processes.insert(pid, Process { threads: 1, ..process });
+            self.processes.insert(pid, process);
         }
     }
 
@@ -235,9 +228,9 @@ impl World {
         if let Some(known) = self.of_kernel.get(&tid) {
             return *known;
         }
-        let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
         let name = self.name_of(tid);
-        let is = is_of_kernel(&stat) && !UPKEEP.iter().any(|upkeep| name.starts_with(upkeep));
+        let is = is_of_kernel(&Stat::of(&tid.to_string()))
+            && !UPKEEP.iter().any(|upkeep| name.starts_with(upkeep));
         self.of_kernel.insert(tid, is);
         is
     }
@@ -245,7 +238,7 @@ impl World {
     /// What a thread is called.
     pub(crate) fn name_of(&mut self, tid: u32) -> String {
         let read = || {
-            let name = fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
+            let name = text(&format!("/proc/{tid}/comm"));
             if name.is_empty() { format!("thread {tid}") } else { name.trim_end().to_owned() }
         };
         self.names.entry(tid).or_insert_with(read).clone()
@@ -290,7 +283,7 @@ impl World {
 
 impl Process {
     fn new() -> Process {
-        Process { maps: BTreeMap::new(), unwinding: Unwinding::new(), threads: 1, programs: 0 }
+        Process { maps: BTreeMap::new(), unwinding: Unwinding::new(), programs: 0 }
     }
 
     fn place(&self, address: u64, files: &Files) -> Place {
@@ -311,13 +304,41 @@ const UPKEEP: &[&str] = &["kdamond", "kcompactd", "khugepaged", "ksmd", "khungta
 
 /// Whether this is the stat of a thread of the kernel's (PF_KTHREAD). That it has no command line says
 /// nothing: a program that is about to end has none either.
-fn is_of_kernel(stat: &str) -> bool {
+fn is_of_kernel(stat: &Stat) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
     const FLAGS: usize = 6;
-    // The name stands in parentheses, and may hold any character.
-    let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
-    let flags = behind.split_whitespace().nth(FLAGS).and_then(|flags| flags.parse::<u64>().ok());
-    flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
+    stat.number(FLAGS).is_some_and(|flags| flags & PF_KTHREAD != 0)
+}
+
+/// What a file of /proc says; nothing where there is none. The kernel cuts names to 15 bytes, within a
+/// character too: what is none any more is replaced.
+pub(crate) fn text(path: &str) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// What the kernel tells of a process or a thread (proc_pid_stat(5)) behind its name; nothing where it has
+/// ended. The name stands in parentheses, and may hold any character.
+pub(crate) struct Stat(String);
+
+impl Stat {
+    /// Of a process, `PID`, or a thread, `PID/task/TID`.
+    pub(crate) fn of(thread: &str) -> Stat {
+        Stat::behind_name(&text(&format!("/proc/{thread}/stat")))
+    }
+
+    fn behind_name(text: &str) -> Stat {
+        Stat(text.rsplit_once(')').map_or("", |(_, behind)| behind).to_owned())
+    }
+
+    /// In what state it is, by its letter.
+    pub(crate) fn state(&self) -> Option<char> {
+        self.0.trim_start().chars().next()
+    }
+
+    /// The number that is the word `at`, of which the state is 0.
+    pub(crate) fn number(&self, at: usize) -> Option<u64> {
+        self.0.split_whitespace().nth(at)?.parse().ok()
+    }
 }
 
 /// The threads of a process; none where it has ended.
@@ -348,10 +369,8 @@ pub(crate) fn with_descendants(pid: u32) -> Vec<u32> {
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses, and may hold any character.
-    let (_, behind) = stat.rsplit_once(')')?;
-    behind.split_whitespace().nth(1)?.parse().ok()
+    const PARENT: usize = 1;
+    u32::try_from(Stat::of(&pid.to_string()).number(PARENT)?).ok()
 }
 
 /// A line of /proc/PID/maps, if it is of code.
@@ -421,7 +440,8 @@ mod tests {
         // Of a zombie and of kthreadd: neither has a command line.
         let zombie = "77 (a) b) Z 1 77 77 0 -1 4228108 0 0 0 0 0 0";
         let kthreadd = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0";
-        assert!(!is_of_kernel(zombie) && is_of_kernel(kthreadd) && !is_of_kernel(""));
+        let of_kernel = |stat| is_of_kernel(&Stat::behind_name(stat));
+        assert!(!of_kernel(zombie) && of_kernel(kthreadd) && !of_kernel(""));
         let mut world = World::new(&[], []);
         let number = 3 << 24;
         world.names.insert(number, "kdamond.0".to_owned());

@@ -77,7 +77,8 @@ impl Map {
     /// Makes a map for at most `entries` values.
     ///
     /// # Errors
-    /// The kernel's word: EPERM without CAP_BPF, EINVAL for a kind that it does not know, ENOMEM.
+    /// The kernel's word: EPERM without CAP_BPF, EINVAL for a kind that it does not know, ENOMEM. ENOENT
+    /// where the map would have a value for each CPU and [`POSSIBLE`] does not tell how many.
     pub(crate) fn new(
         kind: MapKind,
         name: &str,
@@ -85,6 +86,11 @@ impl Map {
         value_bytes: usize,
         entries: u32,
     ) -> Result<Map, Errno> {
+        let (value_bytes, copies) = match kind {
+            // A CPU's own value takes whole words.
+            MapKind::PercpuArray => (value_bytes.next_multiple_of(8), possible_cpus()?),
+            _ => (value_bytes, 1),
+        };
         let size = |bytes: usize| u32::try_from(bytes).map_err(|_| Errno::INVAL);
         let mut attributes = MapCreate {
             kind: kind as u32,
@@ -100,9 +106,6 @@ impl Map {
             Err(Errno::PERM) => with_locked_memory(|| bpf(MAP_CREATE, &mut attributes)),
             made => made,
         };
-        let copies = if kind == MapKind::PercpuArray { possible_cpus() } else { 1 };
-        // A CPU's own value takes whole words.
-        let value_bytes = if copies > 1 { value_bytes.next_multiple_of(8) } else { value_bytes };
         Ok(Map { fd: owned(made?), key_bytes, value_bytes, copies })
     }
 
@@ -410,11 +413,13 @@ fn with_locked_memory<T>(make: impl FnOnce() -> Result<T, Errno>) -> Result<T, E
     made
 }
 
-/// How many CPUs the kernel keeps values for, which is more than are online where some may be added.
-pub(crate) fn possible_cpus() -> usize {
-    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+/// The CPUs that the kernel keeps values for, which are more than are online where some may be added.
+pub(crate) const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+
+/// How many these are, at least. The kernel writes as many values into our memory: nothing else may stand
+/// for it.
+fn possible_cpus() -> Result<usize, Errno> {
+    let list = std::fs::read_to_string(POSSIBLE).unwrap_or_default();
     let last = list.trim().rsplit([',', '-']).next().and_then(|cpu| cpu.parse::<usize>().ok());
-    // SAFETY: sysconf only looks its argument up.
-    let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    last.map_or_else(|| usize::try_from(configured).unwrap_or(1).max(1), |cpu| cpu + 1)
+    last.map(|cpu| cpu + 1).ok_or(Errno::NOENT)
 }

@@ -8,6 +8,7 @@ use bytepath_report::SyscallCount;
 use syscalls::Sysno;
 
 use super::{ASKED_MAX, Call, Emptied};
+use crate::world::Stat;
 
 /// More records than these in a turn, on average over some turns, are many: some 15,000 calls a
 /// second.
@@ -20,6 +21,8 @@ const TURNS: usize = 10;
 /// Calls that do not return.
 const NO_RETURN: [u64; 2] = [Sysno::exit as u64, EXIT_GROUP];
 const EXIT_GROUP: u64 = Sysno::exit_group as u64;
+/// Calls that end a process's other threads.
+const EXECS: [u64; 2] = [Sysno::execve as u64, Sysno::execveat as u64];
 
 /// What was traced.
 #[derive(Default)]
@@ -119,6 +122,9 @@ impl Traced {
     /// Takes the beginning or the end of a call; `window_ns` is when the window began in which it was seen,
     /// where not all is traced.
     fn take(&mut self, call: &Call, window_ns: Option<u64>) {
+        if !call.begins && EXECS.contains(&call.number) {
+            self.take_over(call);
+        }
         let caller = self.threads.entry(call.tid).or_default();
         caller.pid = call.pid;
         let is_first = window_ns.is_some_and(|window_ns| caller.seen_ns < window_ns);
@@ -148,6 +154,19 @@ impl Traced {
                 let (_, spent) = calls.entry(number).or_default();
                 *spent += call.time_ns.saturating_sub(since);
             }
+        }
+    }
+
+    /// Whoever has called exec(2) has the number of the first thread when it returns.
+    fn take_over(&mut self, at: &Call) {
+        let is_in = |within: &(u64, u64)| within.0 == at.number;
+        let mut others = self
+            .threads
+            .iter_mut()
+            .filter(|(tid, caller)| at.tid == at.pid && **tid != at.tid && caller.pid == at.pid);
+        let within = others.find_map(|(_, caller)| caller.within.take_if(|within| is_in(within)));
+        if within.is_some() {
+            self.threads.entry(at.tid).or_default().within = within;
         }
     }
 
@@ -276,9 +295,7 @@ pub(crate) fn told(pid: u32, tid: u32) -> Option<Option<u64>> {
 
 /// Whether a thread is there, and not only its number for whoever waits for it.
 fn lives(pid: u32, tid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
-    // The name stands in parentheses, and may hold any character.
-    let state = stat.rsplit_once(')').and_then(|(_, behind)| behind.trim_start().chars().next());
+    let state = Stat::of(&format!("{pid}/task/{tid}")).state();
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
@@ -356,6 +373,50 @@ mod tests {
         drop(cat.stdin.take());
         cat.wait().expect("it ends with its input");
         ended.wait().expect("it is our child");
+    }
+
+    #[test]
+    fn an_exec_of_another_thread_than_the_first_ends_under_the_number_of_the_first() {
+        for window_ns in [None, Some(0)] {
+            let mut traced = Traced::default();
+            let execve = Sysno::execve as u64;
+            for (tid, time_ns, number, begins) in [
+                (1, 10, WAIT, true),
+                (2, 20, execve, true),
+                (1, 30, WAIT, false),
+                (1, 70, execve, false),
+            ] {
+                traced.take(&call(tid, time_ns, number, begins), window_ns);
+            }
+            traced.on_ns = 1;
+            traced.stretch_of_time_ends(1_000_000, false);
+            let counts = traced.counts(&HashSet::from([1]), &[], None);
+            let of = |name: &str| {
+                let call = counts.iter().find(|call| call.name == name).expect("it was made");
+                (call.count, call.seconds)
+            };
+            assert_eq!((of("execve"), of("ppoll")), ((1, Some(50e-9)), (1, Some(20e-9))));
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_cut_within_a_character_is_one_of_a_thread_that_lives() {
+        let ended = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            let (tells, told) = std::sync::mpsc::channel();
+            let ended = &ended;
+            scope.spawn(move || {
+                rustix::thread::set_name(c"fourteen bytes\xc3").expect("any name will do");
+                tells.send(rustix::thread::gettid().as_raw_nonzero().get()).expect("it listens");
+                ended.wait();
+            });
+            let (pid, tid) = (std::process::id(), told.recv().expect("it runs").unsigned_abs());
+            let alive = lives(pid, tid);
+            let name = crate::world::text(&format!("/proc/{tid}/comm"));
+            ended.wait();
+            assert!(alive, "{name:?}");
+            assert_eq!(name, "fourteen bytes\u{fffd}\n");
+        });
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(super) enum Kind {
     Copy,
     /// Bytes from the second argument to the first.
     Send,
+    /// Bytes to the second argument, which stay where they are.
+    Duplicate,
     /// Reads, unless its fourth argument says that the bytes stay.
     Receive,
     /// Reads, unless its third argument says so.
@@ -69,6 +71,7 @@ const KINDS: &[(libc::c_long, Kind)] = &[
     (libc::SYS_sendmsg, Kind::Write),
     (libc::SYS_sendmmsg, Kind::SendMessages),
     (libc::SYS_vmsplice, Kind::Write),
+    (libc::SYS_tee, Kind::Duplicate),
     (libc::SYS_splice, Kind::Copy),
     (libc::SYS_copy_file_range, Kind::Copy),
     (libc::SYS_sendfile, Kind::Send),
@@ -207,11 +210,12 @@ enum Is {
     NoneYet,
 }
 
-const ARGUMENTS: [(Kind, &[(Is, usize)]); 13] = [
+const ARGUMENTS: [(Kind, &[(Is, usize)]); 14] = [
     (Kind::Read, &[(Is::Source, 0)]),
     (Kind::Write, &[(Is::Sink, 0)]),
     (Kind::Copy, &[(Is::Source, 0), (Is::Sink, 2)]),
     (Kind::Send, &[(Is::Source, 1), (Is::Sink, 0)]),
+    (Kind::Duplicate, &[(Is::Sink, 1)]),
     (Kind::Receive, &[(Is::Source, 0), (Is::Flags, 3)]),
     (Kind::ReceiveMessage, &[(Is::Source, 0), (Is::Flags, 2)]),
     (Kind::ReceiveMessages, &[(Is::Source, 0), (Is::Memory, 1), (Is::Flags, 3)]),

@@ -106,7 +106,6 @@ impl Files {
         ring: &Map,
         attached: &mut Attached<'_>,
     ) -> Result<Option<String>, TraceError> {
-        let kernel = attached.kernel;
         // First, so that no file is closed unseen.
         let released = attached
             .on_entry(&["__fput", "security_file_free"], || Ok(self.on_release(tasks, ring)))
@@ -114,7 +113,6 @@ impl Files {
         let by_close = released.is_some();
         attached.on(EXIT, |hook| self.on_exit(hook, tasks, ring, by_close))?;
         attached.on(ENTER, |hook| self.on_enter(hook, tasks, by_close))?;
-        let _ = kernel;
         Ok(released.map(|why| {
             format!(
                 "files end with the last close(2), dup2(2) or dup3(2) that was seen, or with the \

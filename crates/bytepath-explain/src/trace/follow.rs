@@ -16,6 +16,7 @@ use super::tasks::{Tasks, There, in_first_pid_namespace};
 use super::{Mode, TraceError, tcp};
 use crate::sys::bpf_ring::Ring;
 use crate::syscalls;
+use crate::world::{Stat, text};
 
 /// How often a process's threads are looked at anew, until nobody new is there.
 const LOOKS_MAX: usize = 10;
@@ -82,11 +83,13 @@ fn look(
         // /proc tells the call's number alone; the table for 32 bits has rows of its own.
         let table = u64::from(if ask.calls && is_for_32_bits(process) { CALLS } else { 0 });
         for tid in crate::world::threads_of(process) {
-            if tasks.remembers(tid) {
+            if tasks.follows(tid) {
                 continue;
             }
-            let name = fs::read_to_string(format!("/proc/{process}/task/{tid}/comm"));
-            let Ok(name) = name else { continue };
+            let name = text(&format!("/proc/{process}/task/{tid}/comm"));
+            if name.is_empty() {
+                continue;
+            }
             let call = ask.calls.then(|| syscalls::told(process, tid)).flatten().flatten();
             let call = call.map(|call| call.saturating_add(table));
             let off = sleeps_as(process, tid);
@@ -121,9 +124,7 @@ fn is_for_32_bits(pid: u32) -> bool {
 /// The kernel's state of a thread that is off its CPU (include/linux/sched.h); none where it runs or is
 /// about to, or has ended.
 fn sleeps_as(pid: u32, tid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    // The name stands in parentheses, and may hold any character.
-    match stat.rsplit_once(')')?.1.trim_start().chars().next()? {
+    match Stat::of(&format!("{pid}/task/{tid}")).state()? {
         'S' => Some(1),
         'D' | 'I' => Some(2),
         'T' => Some(4),
@@ -212,7 +213,26 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tasks::{BYSTANDER, TRACED, number, put, task};
     use super::*;
+
+    #[test]
+    fn who_was_only_woken_by_what_is_traced_is_followed_like_any_other() {
+        let tasks = match Tasks::new() {
+            Ok(tasks) => tasks,
+            Err(errno) => return println!("skipped: no maps: {errno}"),
+        };
+        let pid = std::process::id();
+        let mut woken = [0; task::BYTES as usize];
+        put(&mut woken, task::STATE, &BYSTANDER.to_ne_bytes());
+        tasks.tasks.set(&pid.to_ne_bytes(), &woken).expect("there is room");
+        if let Err(error) = follow(&tasks, pid, 1, Ask { calls: false, stacks: false }) {
+            return assert!(!in_first_pid_namespace(), "{error}");
+        }
+        let record = tasks.tasks.get(&pid.to_ne_bytes()).expect("it can be read").expect("kept");
+        assert_eq!(number(&record, task::STATE as usize), TRACED as u32);
+        assert!(tasks.follows(pid));
+    }
 
     #[test]
     fn connections_beyond_those_that_are_kept_are_counted() {

@@ -1,7 +1,6 @@
 //! What was gathered, in the words of the report: threads with names, stacks with functions, seconds.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::Duration;
 
 use bytepath_report::{
@@ -15,7 +14,7 @@ use super::names::Places;
 use super::{
     Maps, Tracing, calls, files, off_cpu, soft_interrupts, stacks, tasks, tcp, wakers, wakeups,
 };
-use crate::world::World;
+use crate::world::{World, text};
 
 /// Rows that are told; what is beyond is added up in a note.
 const ROWS_MAX: usize = 10_000;
@@ -139,8 +138,8 @@ fn living(tid: u32) -> Option<TraceThread> {
     if !tasks::in_first_pid_namespace() {
         return None;
     }
-    let name = fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim_end().to_owned();
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let name = text(&format!("/proc/{tid}/comm")).trim_end().to_owned();
+    let status = text(&format!("/proc/{tid}/status"));
     let pid = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())?;
     Some(TraceThread { pid, tid, name })
 }

@@ -258,10 +258,12 @@ impl From<Unknown> for Refused {
 }
 
 impl Refused {
+    /// The kernel's word, where it did not even look at the program: whoever hears of its verifier has
+    /// rights.
     pub(super) fn errno(&self) -> Option<Errno> {
         match self {
-            Refused::Unknown(_) => None,
-            Refused::Kernel(error) => Some(error.errno),
+            Refused::Kernel(error) if error.log.is_empty() => Some(error.errno),
+            _ => None,
         }
     }
 }
@@ -275,7 +277,7 @@ impl fmt::Display for Refused {
                 // The verifier's verdict is before its statistics.
                 let said = |line: &&str| !line.is_empty() && !line.starts_with("processed ");
                 match error.log.lines().rfind(said) {
-                    Some(line) => write!(f, " ({line})"),
+                    Some(line) => write!(f, " (verifier: {line})"),
                     None => Ok(()),
                 }
             }

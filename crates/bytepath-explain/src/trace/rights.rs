@@ -4,6 +4,8 @@ use std::fs;
 
 use rustix::io::Errno;
 
+use crate::sys::bpf::POSSIBLE;
+
 /// What stands in the way of the first call of bpf(2).
 pub(super) fn no_bpf(what: &str, errno: Errno) -> String {
     let why = match errno {
@@ -17,6 +19,7 @@ pub(super) fn no_bpf(what: &str, errno: Errno) -> String {
         Errno::NOMEM => {
             "the kernel has no memory for it: raise the memory cgroup's limit".to_owned()
         }
+        Errno::NOENT => format!("{POSSIBLE} does not tell the CPUs: mount sysfs at /sys"),
         _ => "look at dmesg".to_owned(),
     };
     format!("cannot trace: {what}: {errno}; {why}")

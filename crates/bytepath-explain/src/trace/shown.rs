@@ -179,8 +179,8 @@ fn wakeups(rows: &[TraceWakeup], style: Style) -> String {
             (*wakee).to_owned(),
             times.to_string(),
             mean(*sum, *times),
-            below(buckets, 0.5),
-            below(buckets, 0.99),
+            below(buckets, 0.5, *longest),
+            below(buckets, 0.99, *longest),
             numbers::time(*longest),
         ]);
     }
@@ -237,8 +237,8 @@ fn syscalls(rows: &[TraceSyscall], style: Style) -> String {
             row.errors.to_string(),
             format!("{:.6}", row.seconds),
             mean(row.seconds, row.calls),
-            below(&row.log2_ns, 0.5),
-            below(&row.log2_ns, 0.99),
+            below(&row.log2_ns, 0.5, row.longest_seconds),
+            below(&row.log2_ns, 0.99, row.longest_seconds),
             numbers::time(row.longest_seconds),
         ]);
     }
@@ -281,7 +281,7 @@ fn softirqs(rows: &[TraceSoftirq], traced: f64, style: Style) -> String {
             row.times.to_string(),
             format!("{:.6}", row.seconds),
             format!("{:.2}%", row.seconds / traced.max(1e-9) * 100.0),
-            below(&row.log2_ns, 0.99),
+            below(&row.log2_ns, 0.99, row.longest_seconds),
             numbers::time(row.longest_seconds),
             row.on_traced_times.to_string(),
             format!("{:.6}", row.on_traced_seconds),
@@ -412,8 +412,9 @@ fn mean(sum: f64, times: u64) -> String {
     if times == 0 { numbers::UNKNOWN.to_owned() } else { numbers::time(sum / times as f64) }
 }
 
-/// The power of two below which this part of the times lies.
-fn below(buckets: &[u64], part: f64) -> String {
+/// The power of two below which this part of the times lies; the longest of them where that is in the last
+/// bucket, which has no upper end.
+fn below(buckets: &[u64], part: f64, longest_seconds: f64) -> String {
     let all: u64 = buckets.iter().sum();
     let wanted = (all as f64 * part).ceil() as u64;
     let mut sum = 0;
@@ -421,12 +422,18 @@ fn below(buckets: &[u64], part: f64) -> String {
         sum += count;
         sum >= wanted && sum > 0
     });
-    found.map_or(numbers::UNKNOWN.to_owned(), |bucket| numbers::time(edge(bucket + 1)))
+    let end = |bucket| upper_edge(bucket, buckets).unwrap_or(longest_seconds);
+    found.map_or(numbers::UNKNOWN.to_owned(), |bucket| numbers::time(end(bucket)))
 }
 
 /// Where a bucket begins, in seconds.
 fn edge(bucket: usize) -> f64 {
     2_f64.powi(bucket as i32) / 1e9
+}
+
+/// Where it ends; the last holds all that is longer.
+fn upper_edge(bucket: usize, buckets: &[u64]) -> Option<f64> {
+    (bucket + 1 < buckets.len()).then(|| edge(bucket + 1))
 }
 
 fn histogram(buckets: &[u64]) -> String {
@@ -436,11 +443,12 @@ fn histogram(buckets: &[u64]) -> String {
     let mut text = String::new();
     for (bucket, count) in buckets.iter().enumerate().take(last + 1).skip(first) {
         let bar = (*count as f64 / most as f64 * BAR as f64).ceil() as usize;
+        let end = upper_edge(bucket, buckets);
+        let end = end.map_or("or more".to_owned(), |end| format!("to {:>8}", numbers::time(end)));
         let _ = writeln!(
             text,
-            "  {:>8} to {:>8}  {count:>9}  {}",
+            "  {:>8} {end:<11}  {count:>9}  {}",
             numbers::time(edge(bucket)),
-            numbers::time(edge(bucket + 1)),
             "#".repeat(bar)
         );
     }
@@ -458,9 +466,24 @@ mod tests {
         let mut buckets = vec![0; 32];
         buckets[10] = 98;
         buckets[20] = 2;
-        assert_eq!(below(&buckets, 0.5), "2.05 µs");
-        assert_eq!(below(&buckets, 0.99), "2.10 ms");
-        assert_eq!(below(&[], 0.5), "–");
+        assert_eq!(below(&buckets, 0.5, 0.002), "2.05 µs");
+        assert_eq!(below(&buckets, 0.99, 0.002), "2.10 ms");
+        assert_eq!(below(&[], 0.5, 0.0), "–");
+    }
+
+    #[test]
+    fn the_last_bucket_has_no_upper_end() {
+        let mut buckets = vec![0; 32];
+        buckets[31] = 1;
+        assert_eq!(below(&buckets, 0.99, 10.0), numbers::time(10.0));
+        let text = histogram(&buckets);
+        assert!(text.starts_with(&format!("  {:>8} or more ", numbers::time(edge(31)))), "{text}");
+        buckets[30] = 1;
+        let [first, last] = [0, 1].map(|line| histogram(&buckets).lines().nth(line).map(width));
+        assert_eq!(first, last, "the counts stand below each other");
+        fn width(line: &str) -> usize {
+            line.chars().count()
+        }
     }
 
     #[test]

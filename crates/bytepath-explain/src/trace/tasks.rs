@@ -103,6 +103,8 @@ const EXIT: Event = Event { group: "sched", name: "sched_process_exit" };
 
 const CHILD_TID: Value =
     Value { argument: ("child", 1), member: Some(("task_struct", &["pid"])), field: "child_pid" };
+/// The number of the thread that has called exec(2).
+const CALLER_TID: Value = Value { argument: ("old_pid", 1), member: None, field: "old_pid" };
 const CHILD_TGID: Value =
     Value { argument: ("child", 1), member: Some(("task_struct", &["tgid"])), field: "" };
 
@@ -170,9 +172,10 @@ impl Tasks {
         self.tasks.set(&tid.to_ne_bytes(), &record)
     }
 
-    /// Whether any thread is still traced.
-    pub(super) fn remembers(&self, tid: u32) -> bool {
-        self.tasks.get(&tid.to_ne_bytes()).is_ok_and(|task| task.is_some())
+    /// Whether a thread is traced, or will be from its exec on.
+    pub(super) fn follows(&self, tid: u32) -> bool {
+        let task = self.tasks.get(&tid.to_ne_bytes()).ok().flatten();
+        task.is_some_and(|task| number(&task, task::STATE as usize) != BYSTANDER as u32)
     }
 
     pub(super) fn person(&self, who: u32) -> Option<Person> {
@@ -306,6 +309,13 @@ impl Tasks {
         asm.update(&self.people, WHO, PERSON);
     }
 
+    /// There is no record any more under the number at [`KEY`].
+    fn forget(&self, asm: &mut Asm) {
+        asm.map(Reg::R1, &self.tasks);
+        asm.address(Reg::R2, Reg::R10, KEY.into());
+        asm.call(Helper::MapDelete);
+    }
+
     /// Puts a new record under the number at [`KEY`]: `state`, `tgid` in registers, and what is at [`WHO`].
     pub(super) fn insert(&self, asm: &mut Asm, state: Reg, tgid: Reg) {
         let kept = asm.label();
@@ -343,7 +353,8 @@ fn on_fork(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
     asm.store(Size::B4, Reg::R10, KEY, Reg::R0);
     asm.lookup(&tasks.tasks, KEY, stranger);
     asm.load(Size::B4, state, Reg::R0, task::STATE);
-    asm.jump_if(state, If::Above, TRACED, end);
+    // The armed process may have been woken by what is traced.
+    asm.jump_if(state, If::Equal, BYSTANDER, stranger);
     // It runs the program of its parent.
     asm.load(Size::B4, Reg::R1, Reg::R0, task::WHO);
     asm.alu(Alu::ShiftRight, Reg::R1, TID_BITS);
@@ -376,22 +387,43 @@ fn on_fork(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
 
 fn on_exec(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
     let mut asm = hook.begin();
-    let end = asm.label();
-    asm.call(Helper::PidTgid);
-    asm.store(Size::B4, Reg::R10, KEY, Reg::R0);
+    let (end, first, lost) = (asm.label(), asm.label(), asm.label());
+    hook.value(&mut asm, Reg::R8, &CALLER_TID)?;
+    asm.store(Size::B4, Reg::R10, KEY, Reg::R8);
     asm.lookup(&tasks.tasks, KEY, end);
     asm.mov(Reg::R7, Reg::R0);
+    asm.call(Helper::PidTgid);
+    asm.store(Size::B4, Reg::R10, WHO, Reg::R0);
+    asm.load(Size::B4, Reg::R9, Reg::R10, WHO);
+    asm.load(Size::B4, Reg::R8, Reg::R10, KEY);
+    asm.jump_if(Reg::R8, If::Equal, Reg::R9, first);
+    // The others have ended, and whoever called has the number of the first.
+    asm.map(Reg::R1, &tasks.tasks);
+    asm.address(Reg::R2, Reg::R10, WHO.into());
+    asm.mov(Reg::R3, Reg::R7);
+    asm.mov(Reg::R4, 0);
+    asm.call(Helper::MapUpdate);
+    tasks.forget(&mut asm);
+    asm.lookup(&tasks.tasks, WHO, lost);
+    asm.mov(Reg::R7, Reg::R0);
+    asm.place(first);
     asm.load(Size::B4, Reg::R0, Reg::R7, task::STATE);
     asm.jump_if(Reg::R0, If::Above, TRACED, end);
     asm.store(Size::B4, Reg::R7, task::STATE, TRACED);
     asm.load(Size::B4, Reg::R1, Reg::R7, task::WHO);
-    asm.add(Reg::R1, 1 << TID_BITS);
+    asm.alu(Alu::ShiftRight, Reg::R1, TID_BITS);
+    asm.add(Reg::R1, 1);
+    asm.alu(Alu::ShiftLeft, Reg::R1, TID_BITS);
+    asm.add(Reg::R1, Reg::R9);
     asm.store(Size::B4, Reg::R7, task::WHO, Reg::R1);
     asm.store(Size::B4, Reg::R10, WHO, Reg::R1);
     asm.call(Helper::PidTgid);
     asm.alu(Alu::ShiftRight, Reg::R0, 32);
     asm.store(Size::B4, Reg::R7, task::TGID, Reg::R0);
     tasks.name_running(&mut asm);
+    asm.jump(end);
+    asm.place(lost);
+    tasks.lose(&mut asm, Lost::Tasks);
     asm.end(end);
     Ok(asm)
 }
@@ -411,9 +443,7 @@ fn on_exit(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
     asm.call(Helper::Now);
     asm.store(Size::B8, Reg::R10, PERSON, Reg::R0);
     asm.update(&tasks.exits, WHO, PERSON);
-    asm.map(Reg::R1, &tasks.tasks);
-    asm.address(Reg::R2, Reg::R10, KEY.into());
-    asm.call(Helper::MapDelete);
+    tasks.forget(&mut asm);
     asm.end(end);
     Ok(asm)
 }

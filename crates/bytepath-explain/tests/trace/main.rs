@@ -11,7 +11,7 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bytepath_explain::trace::Mode;
+use bytepath_explain::trace::{Mode, Tracing};
 use bytepath_report::{TraceFound, TraceOffCpu, Traced};
 use syscalls::Sysno;
 use work::{is_by, of_command, shell, soft_interrupts};
@@ -139,6 +139,24 @@ fn waits_that_a_timer_ends_are_one_whatever_it_came_to() {
     // The first may come by another way, and some may find that the time is over.
     assert!(rows.iter().map(|row| row.times).sum::<u64>() >= WAITS / 2, "{rows:#?}");
     assert!(rows.len() <= 5, "{} rows: {rows:#?}", rows.len());
+}
+
+#[test]
+fn what_is_started_behind_one_that_woke_its_starter_is_traced_too() {
+    use std::collections::HashSet;
+    let _lock = work::lock();
+    let Some(mut tracing) = work::start(Mode::Wakeups) else { return };
+    tracing.arm().expect("this process is known");
+    // The shell is traced when it wakes this thread.
+    let said = shell("sleep 0.1; echo said").output().expect("it is started");
+    work::run(Command::new("sleep").arg("0.05"));
+    tracing.disarm();
+    let traced = tracing.finish("a shell and a sleep").expect("it is told");
+    assert_eq!(said.stdout, b"said\n");
+    let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };
+    let sleeps = rows.iter().filter(|row| row.wakee.name == "sleep" && row.interrupt.is_some());
+    let sleeps: HashSet<u32> = sleeps.map(|row| row.wakee.tid).collect();
+    assert_eq!(sleeps.len(), 2, "{rows:#?}");
 }
 
 #[test]
@@ -375,6 +393,28 @@ fn what_a_program_makes_itself_was_not_open_before() {
     }
 }
 
+#[test]
+fn bytes_that_tee_writes_are_written_and_not_read() {
+    // So many bytes that nobody else moves as many.
+    let lines = "import ctypes, os\n\
+         libc = ctypes.CDLL(None)\n\
+         r, w = os.pipe()\n\
+         copies, to = os.pipe()\n\
+         os.write(w, bytes(12345))\n\
+         assert libc.tee(r, to, 12345, 0) == 12345\n\
+         assert len(os.read(copies, 20000)) == 12345";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::FileLife, &mut python) else { return };
+    let mut moved: Vec<_> = files(&traced)
+        .iter()
+        .map(|file| (file.read_bytes, file.written_bytes))
+        .filter(|(read, written)| read + written == 12345)
+        .collect();
+    moved.sort();
+    // Nobody has read the first pipe.
+    assert_eq!(moved, [(0, 12345), (0, 12345), (12345, 0)], "{:#?}", files(&traced));
+}
+
 /// This thread and what it starts run on one of its CPUs from now on.
 fn keep_to_one_cpu() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -525,7 +565,7 @@ fn what_is_only_looked_at_is_not_received_and_each_of_several_messages_is() {
 }
 
 /// A Python that runs these lines, which it can.
-fn python(lines: &str) -> Option<Command> {
+pub(crate) fn python(lines: &str) -> Option<Command> {
     let mut python = Command::new("python3");
     let is_there = python.arg("-V").output().is_ok_and(|done| done.status.success());
     if !is_there {
@@ -678,6 +718,30 @@ fn who_is_woken_and_never_seen_to_run_has_its_name() {
         row.wakee.name == this.trim_end() && row.waker.as_ref().is_some_and(|who| who.pid == pid)
     });
     assert!(woken.is_some_and(|row| row.wakee.pid == std::process::id()), "{rows:#?}");
+}
+
+#[test]
+fn where_nobody_tells_the_cpus_nothing_is_written_beyond_what_there_is_room_for() {
+    const WITHOUT: &str = "BYTEPATH_TEST_WITHOUT_SYS";
+    if std::env::var_os(WITHOUT).is_some() {
+        let error = Tracing::start(Mode::Syscalls).expect_err("it has a value for each CPU");
+        assert!(error.to_string().contains("/sys/devices/system/cpu/possible"), "{error}");
+        return;
+    }
+    if work::start(Mode::Syscalls).is_none() {
+        return;
+    }
+    let this = std::env::current_exe().expect("it runs");
+    let name = std::thread::current().name().expect("that of the test").to_owned();
+    let line = "mount -t tmpfs none /sys || exit 77; exec \"$0\" --exact \"$1\"";
+    let mut alone = Command::new("unshare");
+    alone.args(["-m", "sh", "-c", line]).arg(this).arg(name).env(WITHOUT, "1");
+    let done = alone.output().expect("it is started");
+    let said = String::from_utf8_lossy(&done.stdout);
+    match done.status.code() {
+        Some(77) => println!("skipped: nothing can be mounted: {done:?}"),
+        code => assert!(code == Some(0) && said.contains("1 passed"), "{done:?}"),
+    }
 }
 
 #[test]

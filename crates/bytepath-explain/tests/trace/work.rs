@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard};
 
-use bytepath_explain::trace::{Mode, Tracing, Way};
+use bytepath_explain::trace::{Mode, TraceError, Tracing, Way};
 use bytepath_report::{TraceWakeup, Traced};
 
 /// What this process starts while it is armed is traced: so nobody else may start anything then.
@@ -23,10 +23,7 @@ pub(crate) fn of_command_by(mode: Mode, ways: &[Way], command: &mut Command) -> 
     let _lock = lock();
     let mut tracing = match Tracing::start_by(mode, ways) {
         Ok(tracing) => tracing,
-        Err(error) => {
-            println!("skipped: {error}");
-            return None;
-        }
+        Err(error) => return skipped(&error),
     };
     tracing.arm().expect("this process is known");
     run(command);
@@ -35,7 +32,17 @@ pub(crate) fn of_command_by(mode: Mode, ways: &[Way], command: &mut Command) -> 
 }
 
 pub(crate) fn start(mode: Mode) -> Option<Tracing> {
-    Tracing::start(mode).inspect_err(|error| println!("skipped: {error}")).ok()
+    Tracing::start(mode).map_or_else(|error| skipped(&error), Some)
+}
+
+/// Says why nothing is traced. The kernel has its verifier look at programs only of those who may load some:
+/// what that refuses is our bug, unless the kernel lacks a helper.
+fn skipped<T>(error: &TraceError) -> Option<T> {
+    let why = error.why();
+    let lacks = ["unknown func", "cannot use helper"].iter().any(|said| why.contains(said));
+    assert!(lacks || !why.contains("(verifier: "), "{why}");
+    println!("skipped: {why}");
+    None
 }
 
 pub(crate) fn run(command: &mut Command) -> ExitStatus {

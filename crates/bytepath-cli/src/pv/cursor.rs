@@ -14,10 +14,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
 use rustix::stdio::stderr;
 use rustix::termios::{LocalModes, OptionalActions, Termios};
 
 use super::screen::{self, Screen};
+use super::signals::ends;
 use crate::stat::{self, Stat};
 
 /// How long a terminal has to say where its cursor stands; one over a slow line takes a while.
@@ -25,6 +27,9 @@ const ANSWER_TIME: Duration = Duration::from_millis(1000);
 
 /// A terminal's answer is shorter than this.
 const ANSWER_BYTES_MAX: usize = 64;
+
+/// How often the lock is tried.
+const LOCK_LOOK: Duration = Duration::from_millis(5);
 
 /// How often the file may be removed by another while we wait for its lock.
 const REMOVED_MAX: usize = 100;
@@ -109,7 +114,7 @@ impl Row {
 
     /// Does something with what the file says, alone; and writes it back if it says so.
     fn locked(&mut self, work: impl FnOnce(&Owner, &mut Shared) -> bool) {
-        if rustix::fs::flock(&self.file, FlockOperation::LockExclusive).is_err() {
+        if !is_locked(&self.file) {
             return;
         }
         let mut shared = Shared::read(&mut self.file);
@@ -117,6 +122,17 @@ impl Row {
             let _ = shared.write(&mut self.file);
         }
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+/// Waits for the lock, which whoever draws on a terminal that takes nothing keeps; but not if we were asked
+/// to end.
+fn is_locked(file: &File) -> bool {
+    loop {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK | Errno::INTR) if !ends() => std::thread::sleep(LOCK_LOOK),
+            locked => return locked.is_ok(),
+        }
     }
 }
 
@@ -132,7 +148,9 @@ fn opened(path: &Path, user: u32) -> Option<File> {
         if found.uid() != user || !found.is_file() {
             return None;
         }
-        rustix::fs::flock(&file, FlockOperation::LockExclusive).ok()?;
+        if !is_locked(&file) {
+            return None;
+        }
         match file.metadata().ok()?.nlink() {
             0 => {}
             1 => return Some(file),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use bytepath::Endpoint;
 use clap::ValueEnum;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGPIPE};
 
 use super::ends::{Sink, Source};
 use super::live::Live;
@@ -17,7 +17,7 @@ use super::screen::Screen;
 use super::status::Status;
 use super::tally::Tally;
 use super::usage::Wrong;
-use super::watch::Bar;
+use super::watch::{Bar, LAST};
 use super::{Settings, say, watched};
 use crate::errno::word_of;
 use crate::live::is_in_front;
@@ -89,13 +89,14 @@ pub(crate) fn run(
     super::ends::expect(settings, &inputs, &sent);
     got.set_size(settings.size.filter(|_| watched_side == Watched::Out));
     let mut bars = Vec::new();
+    let place = |of_both| if watched_side == Watched::Both { of_both } else { LAST };
     if watched_side.input() {
-        let mut bar = Bar::new(&settings.options.display, 0, &sent)?;
+        let mut bar = Bar::new(&settings.options.display, place(0), &sent)?;
         bar.side.other = watched_side.output().then_some(&got);
         bars.push(bar);
     }
     if watched_side.output() {
-        let mut bar = Bar::new(&settings.options.display, bars.len(), &got)?;
+        let mut bar = Bar::new(&settings.options.display, place(1), &got)?;
         bar.side.read_from(&sink.endpoint);
         if watched_side.input() {
             bar.side.other = Some(&sent);
@@ -123,14 +124,14 @@ pub(crate) fn run(
     let (into, out) = (child.stdin.take(), child.stdout.take());
     let screen = Screen::wanted(settings);
     // With both, the size is that of what goes in.
-    let left = match watched_side {
+    let mut left = match watched_side {
         Watched::Out => Left::asked(settings),
         _ => Left::Everything,
     };
     let mut ended = None;
     let status = watched(settings, live, screen, bars, || {
         let mut status = std::thread::scope(|scope| {
-            let (sent, inputs) = (&sent, &inputs);
+            let (sent, inputs, left) = (&sent, &inputs, &mut left);
             let sender = into.map(|into| {
                 // Dropped at the end of its thread: the command sees the end of its input.
                 let send = move || {
@@ -167,7 +168,9 @@ pub(crate) fn run(
     });
     let theirs = ended.map_or(0, |ended| {
         use std::os::unix::process::ExitStatusExt;
-        ended.code().or_else(|| ended.signal().map(|signal| 128 + signal)).unwrap_or(0)
+        // Who had more to say than was asked for did nothing wrong.
+        let signal = ended.signal().filter(|signal| *signal != SIGPIPE || left.some());
+        ended.code().or_else(|| signal.map(|signal| 128 + signal)).unwrap_or(0)
     });
     Ok(match status {
         Status::DONE => theirs,

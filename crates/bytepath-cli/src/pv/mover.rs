@@ -155,11 +155,11 @@ impl Work<'_> {
         status
     }
 
-    /// Moves one open input, as `run` does.
-    pub(crate) fn run_one(&self, source: &Source<'_>, sink: &Sink<'_>, mut left: Left) -> Status {
+    /// Moves one open input, as `run` does; what of it is left then.
+    pub(crate) fn run_one(&self, source: &Source<'_>, sink: &Sink<'_>, left: &mut Left) -> Status {
         let mut hand = self.by_hand().then(|| Hand::new(self.settings, self.live, self.tally));
         let mut pace = Pace::new(self.live.rate(), Instant::now());
-        let ended = self.one(source, sink, &mut left, &mut pace, hand.as_mut());
+        let ended = self.one(source, sink, left, &mut pace, hand.as_mut());
         self.told(ended, source).0 | self.finished(hand, sink)
     }
 

@@ -13,7 +13,7 @@ use super::status::Status;
 use super::tally::Tally;
 use super::usage::Wrong;
 use super::watch::{Bar, Clock, LAST};
-use super::{Settings, say, watched};
+use super::{Options, Settings, say, watched};
 use crate::errno::word_of;
 
 /// Has another pv take over these words.
@@ -21,8 +21,11 @@ pub(crate) fn remote(pid: Pid, settings: &Settings, words: &[OsString]) -> Statu
     let mut words = words.to_vec();
     if settings.options.transfer.size.is_some() {
         // The last of them counts. A file whose size it is may be another where the other pv is.
-        let _ = words.pop_if(|word| word == "--");
-        words.extend(["-s".into(), settings.size.unwrap_or(0).to_string().into()]);
+        let size: [OsString; 2] = ["-s".into(), settings.size.unwrap_or(0).to_string().into()];
+        // Behind the end of all options it would be a file, of which a pv that runs takes none.
+        let is_wrong = |words: &[OsString]| Options::read([words, &size].concat()).is_err();
+        while is_wrong(&words) && words.pop().is_some() {}
+        words.extend(size);
     }
     let came = Target::found(pid)
         .and_then(|target| target.wish(SET, &words).map_err(|error| word_of(&error)));
@@ -66,6 +69,7 @@ pub(crate) fn query(pid: Pid, settings: &Settings, live: &Live) -> Result<Status
     let mut settings = settings.clone();
     // Counted is what the other counts.
     settings.options.display.line_mode = first["counts_lines"] == Value::Bool(true);
+    settings.options.display.null = false;
     let tally = Tally::default();
     take(&first, &tally);
     let mut bar = Bar::new(&settings.options.display, LAST, &tally)?;

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 use super::cursor::started;
-use super::display::DisplayOptions;
+use super::display::{DisplayOptions, says_what};
 use super::live::Live;
 use super::tally::Tally;
 use super::watch::{Bar, Watch};
@@ -309,16 +309,7 @@ fn tell(wish: &Wish, told: &Told<'_>) {
 /// What is shown after a wish: what it names is new, the rest stays; what cannot change while
 /// bytes move stays as well.
 pub(crate) fn merged(old: &DisplayOptions, new: DisplayOptions) -> DisplayOptions {
-    let shown = new.progress
-        || new.timer
-        || new.eta
-        || new.fineta
-        || new.rate
-        || new.average_rate
-        || new.bytes
-        || new.buffer_percent
-        || new.last_written.is_some()
-        || !new.format.is_empty();
+    let shown = says_what(&new) || !new.format.is_empty();
     let what = if shown { new.clone() } else { old.clone() };
     DisplayOptions {
         bits: new.bits || old.bits,

@@ -1,6 +1,7 @@
 //! Where lines are drawn: standard error, as a line that is drawn over, or as lines of numbers.
 
 use bytepath::Endpoint;
+use bytepath::endpoint::Kind;
 use bytepath_report::table::printable;
 use rustix::io::Errno;
 use rustix::stdio::stderr;
@@ -151,9 +152,18 @@ pub(crate) fn say(text: std::fmt::Arguments<'_>) {
 pub(crate) fn write(text: std::fmt::Arguments<'_>) {
     let text = text.to_string();
     let Ok(end) = Endpoint::sink(stderr()) else { return };
+    // One with any room has it for all that is drawn at once.
+    let is_terminal = end.kind() == Kind::Terminal;
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
-        match end.write_now(rest) {
+        if is_terminal && ends_before_room(stderr()) {
+            return;
+        }
+        let written = match is_terminal {
+            true => rustix::io::write(stderr(), rest),
+            false => end.write_now(rest),
+        };
+        match written {
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if !ends_before_room(stderr()) => {}
             Ok(0) | Err(_) => return,

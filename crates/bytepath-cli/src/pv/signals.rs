@@ -57,12 +57,13 @@ pub(crate) fn ends() -> bool {
     ENDS.get().is_some_and(Queue::has_any)
 }
 
-/// Waits until there is room for what is written to it, or such a signal comes; whether one did.
+/// Waits until there is room for what is written to it, or such a signal comes; whether one did while there
+/// is none.
 pub(crate) fn ends_before_room(end: BorrowedFd<'_>) -> bool {
-    let room = PollFd::from_borrowed_fd(end, PollFlags::OUT);
-    let signal = ENDS.get().map(|ends| PollFd::new(ends, PollFlags::IN));
-    await_any(&mut signal.into_iter().chain([room]).collect::<Vec<_>>(), None);
-    ends()
+    let mut both = vec![PollFd::from_borrowed_fd(end, PollFlags::OUT)];
+    both.extend(ENDS.get().map(|ends| PollFd::new(ends, PollFlags::IN)));
+    await_any(&mut both, None);
+    both[0].revents().is_empty() && ends()
 }
 
 /// Signals that came and were not looked at.

@@ -83,7 +83,7 @@ pub(crate) fn run(
     bar.side.read_from(&sink.endpoint);
     let screen = Screen::wanted(settings);
     status |= watched(settings, live, screen, vec![bar], || {
-        work.run_one(&source, sink, Left::Everything) | sink.closed(live)
+        work.run_one(&source, sink, &mut Left::Everything) | sink.closed(live)
     });
     Ok(status)
 }

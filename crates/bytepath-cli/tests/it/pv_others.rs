@@ -85,6 +85,14 @@ fn what_is_shown_is_changed_while_bytes_move() {
     assert_eq!(got.len(), 1234);
     let done = program.done();
     assert!(done.status.success() && done.stderr.contains("changed: 1.2"), "{done:?}");
+
+    let (program, pid, writer, out) = between(&["-f", "-i", "0.1", "-p"]);
+    run(&mut ours(&["-R", &pid.to_string(), "-8"])).well();
+    drop(writer);
+    assert_eq!(fs::File::from(out).read_to_end(&mut Vec::new()).expect("read"), 0);
+    let done = program.done();
+    let last = done.stderr.trim_end().rsplit('\r').next().expect("a line");
+    assert!(last.contains("0.00") && !last.contains('<'), "{done:?}");
 }
 
 /// Over the environment, which says what hour it is here, and which letters and colours are shown.
@@ -126,7 +134,8 @@ fn a_query_shows_what_the_other_has_moved() {
     writer.write_all(&[b'x'; 4321]).expect("taken");
     let mut got = vec![0; 4321];
     out.read_exact(&mut got).expect("moved");
-    let mut command = ours(&["-n", "-b", "-i", "0.1", "-Q", &pid.to_string()]);
+    // Counted is what the other counts.
+    let mut command = ours(&["-n", "-b", "-0", "-i", "0.1", "-Q", &pid.to_string()]);
     let mut query = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
     let mut said = query.child().stderr.take().expect("it is piped");
     let mut text = String::new();
@@ -166,6 +175,7 @@ fn a_query_of_a_quiet_pv_shows_the_share_of_the_whole() {
 fn a_size_that_is_a_files_is_that_of_the_one_who_asks() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("here"), [0; 8]).expect("written");
+    fs::write(folder.path().join("there"), [0; 4]).expect("written");
     let (mut program, pid, writer, out) = between(&["-n", "-i", "0.1"]);
     let mut writer = fs::File::from(writer);
     writer.write_all(b"22").expect("taken");
@@ -176,7 +186,10 @@ fn a_size_that_is_a_files_is_that_of_the_one_who_asks() {
     run(ours(&["-R", &pid, "-s", "@here", "--"]).current_dir(folder.path())).well();
     let stderr = program.child().stderr.take().expect("it is piped");
     let lines = std::io::BufReader::new(stderr).lines().map(|line| line.expect("text"));
-    assert!(lines.take(50).any(|line| line == "25"), "it is another");
+    let mut lines = lines.take(99);
+    assert!(lines.any(|line| line == "25"), "it is another");
+    run(ours(&["-R", &pid, "-s", "@there", "-N", "--"]).current_dir(folder.path())).well();
+    assert!(lines.any(|line| line == "50"), "it is another");
     drop(writer);
     program.done();
     run(&mut ours(&["-R", &pid, "-s", "@/no/such/file"])).refused(64, &["pv: -s: /no/such/file: "]);
@@ -760,6 +773,13 @@ fn a_command_is_run_and_what_goes_in_and_out_is_moved() {
     assert!(done.stderr.contains("one ") && done.stderr.contains("two "), "{}", done.stderr);
     let done = with(&["-q", "-M", "out", "--", "sh", "-c", "exit 3"]);
     assert_eq!(done.status.code(), Some(3));
+    for side in ["in", "out"] {
+        let done = with(&["-f", "-b", "-N", "one", "-N", "two", "-M", side, "--", "cat"]);
+        let of_last = done.stderr.contains("two: ") && !done.stderr.contains("one: ");
+        assert!(done.status.success() && of_last, "{side}: {}", done.stderr);
+    }
+    let done = run(&mut ours(&["-q", "-M", "out", "-S", "-s", "9", "--", "yes"])).well();
+    assert_eq!(done.stdout, "y\ny\ny\ny\ny");
     let limited = |side| with(&["-q", "-M", side, "-S", "-s", "9", "--", "cat"]).stdout;
     assert_eq!(["in", "out", "both"].map(limited), ["line 0 of"; 3]);
     run(&mut ours(&["-M", "in", "--", "/no/such/program"]))

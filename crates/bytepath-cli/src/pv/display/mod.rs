@@ -51,6 +51,7 @@ pub(crate) use options::DisplayOptions;
 use rate::Rates;
 use terminal::Terminal;
 use usual::Usual;
+pub(crate) use usual::says_what;
 
 use crate::sys::local_time;
 

@@ -61,7 +61,8 @@ impl Usual {
     }
 }
 
-fn says_what(options: &DisplayOptions) -> bool {
+/// Whether a thing to show was asked for.
+pub(crate) fn says_what(options: &DisplayOptions) -> bool {
     options.progress
         || options.timer
         || options.eta

@@ -435,8 +435,8 @@ fn reads_and_waits_that_are_interrupted_cost_no_byte() {
     ];
     // Fewer, of what the pipe holds.
     let in_pipefuls = [
-        "read:error=EINTR:when=12+2",
-        "read:error=EAGAIN:when=12+3",
+        "read:error=EINTR:when=6+2",
+        "read:error=EAGAIN:when=6+3",
         "write:error=EINTR:when=4+2",
         poll,
     ];

@@ -317,14 +317,13 @@ fn explain(work: &Work, options: &Options, allowed: &CpuList, size: &PipeSize) {
     for (stage, number) in work.stages.iter().zip(1..).filter(|_| work.whole.is_none()) {
         say(format_args!("  {number}  {}", crate::live::in_a_line(&stage.text)));
     }
-    let pipes = size.each_of(work.stages.len().saturating_sub(1), 0) as u64;
+    let pipes = size.said(work.stages.len().saturating_sub(1));
     let placed = match allowed.len() {
         _ if options.no_place || !seen => "stages run where the kernel puts them",
         1 => "there is one CPU, so nothing to place",
         _ => "stages are placed by what is seen of them",
     };
-    let pipes = bytepath_report::numbers::bytes(pipes);
-    say(format_args!("  pipes of {pipes}; CPUs {allowed}: {placed}"));
+    say(format_args!("  {pipes}; CPUs {allowed}: {placed}"));
     if !seen {
         say(format_args!("  {}", told::UNSEEN));
     }

@@ -52,9 +52,7 @@ impl Told {
         let joints = || family.into_iter().flat_map(|family| family.joints.values());
         notes.extend(joints().filter_map(|joint| joint.refused.clone()));
         notes.dedup();
-        if let Some(count) = family.map(|family| family.forgotten).filter(|count| *count > 0) {
-            notes.push(format!("{count} more processes that ended and did little are not listed"));
-        }
+        notes.extend(family.and_then(unlisted));
         let unseen_cpu_s = whole.zip(family).map_or(0.0, |(_, family)| {
             let all = watched.stages.all.iter();
             unseen_cpu_s(all.map(|started| started.cpu_s.0 + started.cpu_s.1).sum(), family)
@@ -166,6 +164,20 @@ fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Opti
         stage.seconds = lived.or(Some(seen.as_secs_f64()));
     }
     ran
+}
+
+/// Of those that ended and used the least, as many are forgotten as have to be.
+fn unlisted(family: &Family) -> Option<String> {
+    let (processes, are) = match family.forgotten {
+        0 => return None,
+        1 => ("process", "is"),
+        _ => ("processes", "are"),
+    };
+    let used_s = numbers::figure(family.forgotten_s);
+    Some(format!(
+        "{} more {processes}, which used {used_s} s of CPU, {are} not listed",
+        family.forgotten
+    ))
 }
 
 /// What the shell's processes took of the CPUs, as it learnt when it waited for them, beyond what
@@ -292,6 +304,10 @@ fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanP
 
 #[cfg(test)]
 mod tests {
+    use bytepath::machine::CpuList;
+
+    use super::super::below::Below;
+    use super::super::sizes::PipeSize;
     use super::*;
 
     #[test]
@@ -304,6 +320,18 @@ mod tests {
             Told { ran }.summary()
         };
         assert!(summary(&pipe).contains("| about 3 MiB, 1 MiB/s\n"), "{}", summary(&pipe));
+    }
+
+    #[test]
+    fn what_those_used_that_are_not_listed_is_told() {
+        let (size, cpus) = (PipeSize::new(None), CpuList::default());
+        let mut family = Family::new(Below::default(), size, cpus, None);
+        assert_eq!(unlisted(&family), None);
+        (family.forgotten, family.forgotten_s) = (700, 14.0);
+        let told = "700 more processes, which used 14.0 s of CPU, are not listed";
+        assert_eq!(unlisted(&family).as_deref(), Some(told));
+        family.forgotten = 1;
+        assert!(unlisted(&family).is_some_and(|told| told.ends_with(" is not listed")));
     }
 
     #[test]

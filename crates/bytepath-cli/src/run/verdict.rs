@@ -134,6 +134,7 @@ fn alone(ran: &Ran, part: &[usize]) -> Ran {
         stages: part.iter().map(|stage| ran.stages[*stage].clone()).collect(),
         pipes: pipes.collect(),
         unseen_cpu_s: ran.unseen_cpu_s,
+        whole: ran.whole.clone(),
         ..Ran::default()
     }
 }
@@ -633,9 +634,22 @@ mod tests {
     #[test]
     fn own_movers_would_help_where_others_move_and_are_started_here() {
         let help = |first: &str, whole: Option<&str>| {
-            let stages = vec![stage(first, 5.0), stage("wc", 5.0)];
-            let whole = whole.map(str::to_owned);
-            of(&Ran { seconds: 10.0, stages, whole, ..Ran::default() }).help.unwrap_or_default()
+            let of_time = |command, cpu_s, seconds| RanStage {
+                seconds: Some(seconds),
+                ..stage(command, cpu_s)
+            };
+            let stages = vec![
+                of_time(first, 9.0, 10.0),
+                of_time("wc", 1.0, 10.0),
+                of_time("cat g", 0.1, 1.0),
+                of_time("wc", 0.1, 1.0),
+            ];
+            let (whole, pipes) =
+                (whole.map(str::to_owned), vec![pipe(0, 0.0, 0.9), pipe(2, 0.0, 0.9)]);
+            let ran = Ran { seconds: 10.0, stages, pipes, whole, ..Ran::default() };
+            let verdict = of(&ran);
+            assert_eq!(verdict.stage, Some(0), "{verdict:?}");
+            verdict.help.unwrap_or_default()
         };
         assert!(help("LC_ALL=C cat f", None).starts_with("--own-movers"));
         for (first, whole) in [

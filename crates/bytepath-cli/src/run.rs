@@ -369,6 +369,7 @@ impl Options {
             words: vec![shell.clone().into_os_string(), "-c".into(), shell_text.to_owned()],
             shell_level: None,
             own_words: Vec::new(),
+            redirects: [false; 2],
         };
         let run_whole = || {
             // It would be an option of the shell's, if nothing stood before it.
@@ -386,6 +387,7 @@ impl Options {
                 let run = |part: Part| Stage {
                     shell_level: part.shell_level,
                     own_words: part.words,
+                    redirects: part.redirects,
                     ..run(&part.text, &part.shell_text)
                 };
                 Ok(Work { stages: parts.into_iter().map(run).collect(), whole: None })
@@ -545,7 +547,7 @@ fn of_words(words: &[OsString], own: Option<Own>) -> anyhow::Result<Vec<Stage>> 
             words.splice(1..1, own.options.iter().map(OsString::from));
             words.insert(0, own.program);
         }
-        Ok(Stage { text, words, shell_level: None, own_words })
+        Ok(Stage { text, words, shell_level: None, own_words, redirects: [false; 2] })
     });
     stages.collect()
 }

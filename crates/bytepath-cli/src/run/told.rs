@@ -10,7 +10,7 @@ use super::listed::{WORTH_CPU_S, listed, members, place, workers};
 use super::measured::Measured;
 use super::process;
 use super::quota::Quotas;
-use super::stages::End;
+use super::stages::{End, Stages};
 use super::verdict;
 use super::watch::Watched;
 use crate::live::in_a_line;
@@ -65,7 +65,7 @@ impl Told {
             stopped_s: family.map_or(0.0, |family| family.stopped.as_secs_f64()),
             exit: end.status(),
             stages,
-            pipes: pipes(&pids, family, whole),
+            pipes: pipes(&pids, family, &watched.stages, whole),
             decisions: decisions
                 .map(|(at, what)| RanDecision { at_s: at.as_secs_f64(), what: what.clone() })
                 .collect(),
@@ -79,6 +79,8 @@ impl Told {
         }
         let shell = whole.and_then(|_| watched.stages.all.first()?.pid);
         let mut judged = at_work(&ran, &pids, family, shell);
+        // Stages that were started count what those used themselves.
+        judged.unseen_cpu_s += whole.zip(family).map_or(0.0, |(_, family)| family.forgotten_s);
         if whole.is_none() {
             for (stage, started) in judged.stages.iter_mut().zip(&watched.stages.all) {
                 stage.command = verdict::command(&started.own_words);
@@ -241,8 +243,13 @@ fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
 }
 
 /// The pipes between stages by their places in the list; those of a pipeline that was taken apart
-/// are known without having been seen.
-fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> Vec<RanPipe> {
+/// are known without having been seen, but not what went through them alone.
+fn pipes(
+    pids: &[Option<Pid>],
+    family: Option<&Family>,
+    stages: &Stages,
+    whole: Option<&str>,
+) -> Vec<RanPipe> {
     let Some(family) = family else { return Vec::new() };
     let place = |pid: Pid| place(pid, pids, family);
     let lived_s = |pid: Pid| {
@@ -255,6 +262,7 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
         let seconds = seconds.filter(|seconds| *seconds >= LIVED_S_MIN);
         let at_least = family.is_at_least(joint);
         let through = match family.through(joint) {
+            _ if stages.redirect(from, to) => Through::Unknown,
             Through::About(bytes) if at_least => joint.at_least(bytes),
             through => through,
         };
@@ -265,8 +273,12 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
     let mut all: Vec<RanPipe> = joined.collect();
     let unseen = (1..pids.len()).filter(|_| whole.is_none()).filter_map(|to| {
         let through = match (pids[to - 1], pids[to]?) {
-            (Some(from), to) => family.between(from, to),
             (None, _) => Through::Agreed(0),
+            _ if stages.redirect(to - 1, to) => Through::Unknown,
+            (Some(from), to) => match family.between(from, to) {
+                Through::Agreed(bytes) => Through::About(bytes),
+                through => through,
+            },
         };
         Some(told(to - 1, to, through, None))
     });

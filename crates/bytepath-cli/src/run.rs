@@ -317,14 +317,13 @@ fn explain(work: &Work, options: &Options, allowed: &CpuList, size: &PipeSize) {
     for (stage, number) in work.stages.iter().zip(1..).filter(|_| work.whole.is_none()) {
         say(format_args!("  {number}  {}", crate::live::in_a_line(&stage.text)));
     }
-    let pipes = size.each_of(work.stages.len().saturating_sub(1), 0) as u64;
+    let pipes = size.said(work.stages.len().saturating_sub(1));
     let placed = match allowed.len() {
         _ if options.no_place || !seen => "stages run where the kernel puts them",
         1 => "there is one CPU, so nothing to place",
         _ => "stages are placed by what is seen of them",
     };
-    let pipes = bytepath_report::numbers::bytes(pipes);
-    say(format_args!("  pipes of {pipes}; CPUs {allowed}: {placed}"));
+    say(format_args!("  {pipes}; CPUs {allowed}: {placed}"));
     if !seen {
         say(format_args!("  {}", told::UNSEEN));
     }
@@ -370,6 +369,7 @@ impl Options {
             words: vec![shell.clone().into_os_string(), "-c".into(), shell_text.to_owned()],
             shell_level: None,
             own_words: Vec::new(),
+            redirects: [false; 2],
         };
         let run_whole = || {
             // It would be an option of the shell's, if nothing stood before it.
@@ -387,6 +387,7 @@ impl Options {
                 let run = |part: Part| Stage {
                     shell_level: part.shell_level,
                     own_words: part.words,
+                    redirects: part.redirects,
                     ..run(&part.text, &part.shell_text)
                 };
                 Ok(Work { stages: parts.into_iter().map(run).collect(), whole: None })
@@ -546,7 +547,7 @@ fn of_words(words: &[OsString], own: Option<Own>) -> anyhow::Result<Vec<Stage>> 
             words.splice(1..1, own.options.iter().map(OsString::from));
             words.insert(0, own.program);
         }
-        Ok(Stage { text, words, shell_level: None, own_words })
+        Ok(Stage { text, words, shell_level: None, own_words, redirects: [false; 2] })
     });
     stages.collect()
 }

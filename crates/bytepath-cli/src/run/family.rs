@@ -52,6 +52,8 @@ pub(super) struct Member {
     patient: bool,
     /// Whether it is still there.
     pub(super) alive: bool,
+    /// Whether it was among those that the last look looked at.
+    looked_at: bool,
     /// Whether it was looked at after its end, so that its counts are whole.
     pub(super) seen_ended: bool,
     pub(super) doing: Doing,
@@ -152,13 +154,7 @@ impl Family {
         let mut found = Vec::new();
         self.below.each(LOOKED_AT_MAX, |pid, has_children| found.push((pid, has_children)));
         self.rested = true;
-        for member in self.members.iter_mut().filter(|member| member.alive) {
-            member.alive = found.iter().any(|(pid, _)| *pid == member.pid);
-            if !member.alive {
-                self.rested = false;
-                member.let_go(&self.allowed);
-            }
-        }
+        self.part_with_others(&found);
         for (pid, has_children) in found {
             self.look_at(pid, has_children);
         }
@@ -169,7 +165,7 @@ impl Family {
         for (number, joint) in &mut self.joints {
             joint.look(*number, &self.members, &self.size, pipe_bytes, self.window);
         }
-        for member in self.members.iter_mut().filter(|member| member.alive) {
+        for member in self.members.iter_mut().filter(|it| it.alive && it.looked_at) {
             let now = member.done_now(&self.joints);
             let before = std::mem::replace(&mut member.doing, now);
             if member.now.is_stopped() {
@@ -183,6 +179,20 @@ impl Family {
         let mut living = self.members.iter().filter(lives).peekable();
         if living.peek().is_some() && living.all(|member| member.now.is_stopped()) {
             self.stopped += self.window;
+        }
+    }
+
+    /// Those that were not found are gone, unless they may come behind those that are looked at.
+    fn part_with_others(&mut self, found: &[(Pid, bool)]) {
+        let is_cut = found.len() >= LOOKED_AT_MAX;
+        for member in self.members.iter_mut().filter(|member| member.alive) {
+            member.looked_at = found.iter().any(|(pid, _)| *pid == member.pid);
+            let is_there = || process::began(member.pid) == Some(member.now.began);
+            member.alive = member.looked_at || (is_cut && is_there());
+            if !member.alive {
+                self.rested = false;
+                member.let_go(&self.allowed);
+            }
         }
     }
 
@@ -204,11 +214,17 @@ impl Family {
 
     fn look_at(&mut self, pid: Pid, has_children: bool) {
         let Some(reading) = Reading::of(pid) else { return };
-        let living = self.members.iter_mut().find(|member| member.pid == pid && member.alive);
-        let member = match living {
+        let is_it = |member: &&mut Member| member.pid == pid && member.now.began == reading.began;
+        let member = match self.members.iter_mut().find(is_it) {
             Some(member) => member,
-            None => self.added(pid, &reading),
+            None => {
+                // Another had its number before.
+                let before = self.members.iter_mut().filter(|member| member.pid == pid);
+                before.for_each(|member| member.alive = false);
+                self.added(pid, &reading)
+            }
         };
+        (member.alive, member.looked_at) = (true, true);
         member.take(reading, has_children);
     }
 
@@ -308,6 +324,7 @@ impl Member {
             elsewhere: false,
             patient: false,
             alive: true,
+            looked_at: true,
             seen_ended: false,
             doing: Doing::default(),
             slept: None,
@@ -371,6 +388,32 @@ mod tests {
             assert!(family.member(pid(number)).is_some(), "{number} is kept");
         }
         assert!(family.member(pid(FIRST_KEPT + 1)).is_none());
+    }
+
+    #[test]
+    fn who_comes_behind_those_that_are_looked_at_is_not_gone_and_is_counted_once() {
+        let mut family =
+            Family::new(Below::default(), PipeSize::new(None), CpuList::default(), None);
+        let gone = Pid::from_raw(i32::MAX).expect("none has it");
+        for pid in [getpid(), gone] {
+            family.members.push(Member::new(pid, Reading::of(getpid()).expect("ours")));
+        }
+        let is_there = |family: &Family, pid| family.member(pid).expect("it is kept").alive;
+        let others = vec![(Pid::INIT, false); LOOKED_AT_MAX];
+        family.part_with_others(&others);
+        assert_eq!([getpid(), gone].map(|pid| is_there(&family, pid)), [true, false]);
+        assert!(!family.member(getpid()).expect("it is kept").looked_at);
+        // Of few all are found; it may be among them again.
+        family.part_with_others(&others[1..]);
+        assert!(!is_there(&family, getpid()));
+        family.look_at(getpid(), false);
+        assert!(is_there(&family, getpid()));
+        assert_eq!(family.members.len(), 2);
+        // Its number may have been another's.
+        family.members[0].now.began += 1;
+        family.look_at(getpid(), false);
+        let alive = family.members.iter().map(|member| member.alive);
+        assert_eq!(alive.collect::<Vec<_>>(), [false, false, true]);
     }
 
     #[test]

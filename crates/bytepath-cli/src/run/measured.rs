@@ -67,7 +67,8 @@ impl Measured {
             // of programs before both ended unseen.
             let is_alive = |pid| family.member(pid).is_some_and(|member| member.alive);
             let is_over = has_ended || !(is_alive(joint.writer) || is_alive(joint.reader));
-            let agreed = family.through(joint).agreed_bytes();
+            let through = family.through(joint).agreed_bytes();
+            let agreed = through.filter(|_| !stages.redirect(from, to));
             pipe.moved_bytes = pipe.moved_bytes.max(agreed);
             if is_over && (agreed.is_none() || family.is_at_least(joint)) {
                 unknown.push((from + 1, to + 1));
@@ -76,13 +77,14 @@ impl Measured {
             pipe.fill_bytes = if reads { joint.fill_bytes } else { 0 };
             pipe.holds_bytes = joint.holds_bytes as u64;
         }
-        // Those that nobody saw: from a stage that was started to the next.
+        // From a stage that was started to the next: what both count, if a pipe was seen there.
         for pair in stages.all.windows(2) {
             let (Some(from), Some(to)) = (pair[0].pid.and_then(place), pair[1].pid.and_then(place))
             else {
                 continue;
             };
-            let counts = ![from, to].iter().any(|place| inner.contains(place));
+            let is_seen = known.contains(&(from + 1, to + 1)) && !stages.redirect(from, to);
+            let counts = is_seen && ![from, to].iter().any(|place| inner.contains(place));
             let ends = pair[0].pid.zip(pair[1].pid).filter(|_| counts);
             let through = ends.and_then(|(from, to)| family.between(from, to).agreed_bytes());
             known.push((from + 1, to + 1));

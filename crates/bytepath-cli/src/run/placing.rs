@@ -9,7 +9,8 @@
 //! better, with windows with the stages spread, neighbours sharing. They take turns because what
 //! a stage does with its bytes changes from one moment to the next. What won most turns and moved
 //! more stays. It is asked again after a second, then after two, four, …, and changed only for what
-//! is clearly better, so that it never goes to and fro.
+//! is clearly better, so that it never goes to and fro. That is a matter of these stages: a pipeline
+//! of others that comes after them begins anew, unless they were gone before they were worth it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -183,13 +184,22 @@ pub(super) struct Placer {
     idle: u32,
     next_trial: Duration,
     spacing: Duration,
+    /// Those that were last at work.
+    of: Vec<i32>,
+    /// From when on they, or some of them, were.
+    since: Duration,
+    until: Duration,
+    /// When they are tried at the latest, whatever was tried of others; none once they were.
+    due: Option<Duration>,
 }
 
 impl Placer {
     /// For these CPUs, neighbours beside each other; with what the profile knows, if there is one.
     pub(super) fn new(cpus: Vec<usize>, together_gives: Option<f64>) -> Placer {
         let (next_trial, spacing) = (Duration::ZERO, SPACING);
-        Placer { cpus, together_gives, phase: Phase::Idle, idle: 0, next_trial, spacing }
+        let (phase, idle, of) = (Phase::Idle, 0, Vec::new());
+        let (since, until, due) = (Duration::ZERO, Duration::ZERO, None);
+        Placer { cpus, together_gives, phase, idle, next_trial, spacing, of, since, until, due }
     }
 
     /// Decides, from the window that ends `now` and took `window`.
@@ -202,7 +212,14 @@ impl Placer {
         }
         let rate = part.iter().map(|stage| stage.bytes as f64).sum::<f64>() / window.as_secs_f64();
         let flows = self.flows(&part);
+        if flows {
+            self.meet(now, &part);
+        }
         match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Idle | Phase::Held { .. } if flows && self.due.is_some_and(|due| now >= due) => {
+                (self.spacing, self.next_trial) = (SPACING, now);
+                self.begin(now, rate, &part)
+            }
             Phase::Idle if flows && now >= self.next_trial => self.begin(now, rate, &part),
             Phase::Idle => self.idle(),
             Phase::Trial { of, .. } if !flows || of != pids(&part) => self.put_off(now),
@@ -229,6 +246,17 @@ impl Placer {
     fn flows(&self, part: &[&Seen]) -> bool {
         let busy = part.iter().filter(|stage| stage.demand >= IDLE).count();
         busy >= 2 && self.cpus.len() >= 2 && part.iter().all(|stage| stage.may == May::Move)
+    }
+
+    /// Others than those before owe nothing to them. What lasts no longer than the time between two
+    /// trials is not tried each time, as what a loop runs.
+    fn meet(&mut self, now: Duration, part: &[&Seen]) {
+        if part.iter().all(|stage| !self.of.contains(&stage.pid)) {
+            let has_lasted = self.until - self.since >= SPACING;
+            self.due = Some(if has_lasted { now } else { now + SPACING });
+            self.since = now;
+        }
+        (self.until, self.of) = (now, pids(part));
     }
 
     fn idle(&mut self) -> Decision {
@@ -271,6 +299,7 @@ impl Placer {
     /// The window that ended was as the kernel placed them.
     fn begin(&mut self, now: Duration, rate: f64, active: &[&Seen]) -> Decision {
         let of = pids(active);
+        self.due = None;
         let together = self.together(active);
         if rate <= 0.0 {
             // Nothing tells what they move, so what they need decides.
@@ -518,6 +547,50 @@ mod tests {
         assert_eq!(windows(&mut placer, 0.4, 1), [TRIAL], "it is tried at once");
         // It pauses while it is tried, so that the next trial is later.
         assert_eq!(windows(&mut placer, 0.0, 12).pop(), Some(HELD));
+    }
+
+    /// Pipelines that last so long each, with a pause between them: how many windows each ran on one
+    /// CPU, where that is faster.
+    fn after_another(lasts: &[Duration]) -> Vec<usize> {
+        let mut placer = Placer::new(vec![0, 1], None);
+        let (mut now, mut window, mut places) = (Duration::ZERO, TRIAL, Places::new());
+        let run = |(lasts, number): (&Duration, i32)| {
+            let (ends, mut together) = (now + *lasts, 0);
+            while now < ends {
+                now += window;
+                let mib = if on_one(&places) { 60 } else { 20 };
+                let bytes = (mib << 20) * window.as_millis() as u64 / TRIAL.as_millis() as u64;
+                let stages = [seen(10 * number, 0.4, bytes), seen(10 * number + 1, 0.3, bytes)];
+                let decision = placer.decide(now, window, &stages);
+                (places, window) = (decision.places, decision.window);
+                together += usize::from(on_one(&places));
+            }
+            now += window;
+            (places, window) = {
+                let decision = placer.decide(now, window, &[]);
+                (decision.places, decision.window)
+            };
+            together
+        };
+        lasts.iter().zip(1..).map(run).collect()
+    }
+
+    #[test]
+    fn a_pipeline_after_another_is_placed_as_soon_as_the_first() {
+        let ten = Duration::from_secs(10);
+        let together = after_another(&[ten; 4]);
+        assert!(together.iter().all(|windows| *windows > 80), "{together:?}");
+    }
+
+    #[test]
+    fn what_a_loop_runs_is_tried_ever_more_rarely_but_what_lasts_is_placed() {
+        let short = Duration::from_millis(300);
+        let mut lasts = vec![short; 100];
+        lasts.push(Duration::from_secs(10));
+        let together = after_another(&lasts);
+        let tried = together[..100].iter().filter(|windows| **windows > 0).count();
+        assert!((1..=10).contains(&tried), "{together:?}");
+        assert!(together[100] > 70, "{together:?}");
     }
 
     #[test]

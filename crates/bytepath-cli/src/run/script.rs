@@ -32,6 +32,8 @@ pub(super) struct Part {
     pub(super) shell_level: Option<i64>,
     /// Its words with their quotes, without its redirections.
     pub(super) words: Vec<String>,
+    /// Whether its input, and its output, is redirected: its pipe may then carry nothing.
+    pub(super) redirects: [bool; 2],
 }
 
 /// Shells in which a stage of a pipeline is a process of its own with the same text, options and
@@ -297,6 +299,8 @@ struct Stage {
     redirects: bool,
     /// Whether there was one.
     redirected: bool,
+    /// Whether there was one of its input, and of its output.
+    redirected_ends: [bool; 2],
 }
 
 impl Stage {
@@ -572,21 +576,25 @@ impl Reader<'_> {
             return Err("a stage is too long to be taken apart");
         }
         let [text, shell_text] = [[&shown, more].concat(), shell_text].map(OsString::from_vec);
-        let mut words = stage.words;
+        let (mut words, redirects) = (stage.words, stage.redirected_ends);
         if is_own {
             let is_program = |word: &String| !is_assignment(word.as_bytes());
             let program = words.iter().position(is_program).unwrap_or(0);
             words.insert(program, "bytepath".to_owned());
         }
-        self.stages.push(Part { text, shell_text, shell_level, words });
+        self.stages.push(Part { text, shell_text, shell_level, words, redirects });
         Ok(())
     }
 
     /// `<` or `>` with what belongs to it; the word follows.
     fn redirection(&mut self, letter: u8) -> Result<(), Doubt> {
         // A number in front belongs to it, and is no word.
+        let mut end = usize::from(letter == b'>');
         match self.stage.word.take() {
-            Some(word) if word.iter().all(u8::is_ascii_digit) => {}
+            Some(word) if word.iter().all(u8::is_ascii_digit) => {
+                // One that is too large for a number is no end of a pipe either.
+                end = str::from_utf8(&word).ok().and_then(|it| it.parse().ok()).unwrap_or(end);
+            }
             Some(word) if word.starts_with(b"{") && self.is_bash => {
                 return Err("a redirection may set a variable");
             }
@@ -599,6 +607,7 @@ impl Reader<'_> {
             return Err("a redirection is not complete");
         }
         self.stage.redirected = true;
+        self.stage.redirected_ends.get_mut(end).into_iter().for_each(|it| *it = true);
         self.stage.text.push(letter);
         let rest = &self.line[self.at..];
         let more = match letter {
@@ -740,6 +749,27 @@ mod tests {
             assert!(!given_to("dash", text, Some("/own")).1.contains("/own"), "{text}");
         }
         assert_eq!(given_to("dash", "a-b=1 cat f", None).1, "a-b=1 cat f");
+    }
+
+    #[test]
+    fn what_redirects_an_end_of_its_pipe_is_told_apart_from_what_redirects_messages() {
+        for (text, wanted) in [
+            ("a >f", [false, true]),
+            ("1>>f a", [false, true]),
+            ("a 2>&1 >f", [false, true]),
+            ("a <f", [true, false]),
+            ("a 0<&3 1>&2", [true, true]),
+            ("a 2>f 3<g 10>h", [false, false]),
+            ("a", [false, false]),
+        ] {
+            match taken_apart(OsStr::new(&format!("{text}|b")), Path::new("sh"), None) {
+                Script::Stages(stages) => {
+                    let told: Vec<_> = stages.iter().map(|stage| stage.redirects).collect();
+                    assert_eq!(told, [wanted, [false, false]], "{text}");
+                }
+                Script::Whole(why) => panic!("{text}: {why}"),
+            }
+        }
     }
 
     #[test]

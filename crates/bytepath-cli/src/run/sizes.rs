@@ -48,6 +48,16 @@ impl PipeSize {
         self.asked.unwrap_or(share.min(USUAL_BYTES))
     }
 
+    /// So many pipes, for a person.
+    pub(super) fn said(&self, pipes: usize) -> String {
+        match self.each_of(pipes, 0) {
+            bytes if self.asked.is_none() && bytes < LEAST_BYTES => {
+                "pipes as the kernel makes them".to_owned()
+            }
+            bytes => format!("pipes of {}", bytepath_report::numbers::bytes(bytes as u64)),
+        }
+    }
+
     /// Makes a pipe so large, or as the kernel lets it; one that is larger already is left so, and
     /// so is one that would gain nothing, unless a size was asked for.
     ///
@@ -116,6 +126,9 @@ mod tests {
         let each = |pipes, taken_mib: usize| size.each_of(pipes, taken_mib << 20);
         assert_eq!([each(1, 0), each(32, 0), each(33, 0)], [1 << 20, 1 << 20, 512 << 10]);
         assert_eq!([each(149, 0), each(8, 30), each(1, 32)], [128 << 10, 256 << 10, 0]);
+        let said = [149, 257].map(|pipes| size.said(pipes));
+        assert_eq!(said, ["pipes of 128 KiB", "pipes as the kernel makes them"]);
+        assert_eq!(PipeSize { asked: Some(4096), ..size }.said(257), "pipes of 4 KiB");
         let free = PipeSize { asked: None, budget_bytes: None };
         assert_eq!(free.each_of(1000, 1 << 40), USUAL_BYTES);
         let (read, _write) = rustix::pipe::pipe().expect("a pipe");

@@ -35,6 +35,8 @@ pub(super) struct Stage {
     pub(super) shell_level: Option<i64>,
     /// The words in which people wrote it, where they are known; a shell's have their quotes.
     pub(super) own_words: Vec<String>,
+    /// Whether its text redirects its input, and its output.
+    pub(super) redirects: [bool; 2],
 }
 
 /// How a process ended.
@@ -60,6 +62,7 @@ impl End {
 pub(super) struct Started {
     pub(super) text: String,
     pub(super) own_words: Vec<String>,
+    pub(super) redirects: [bool; 2],
     /// None where there is no process.
     pub(super) pid: Option<Pid>,
     /// None while it runs.
@@ -237,6 +240,13 @@ impl Stages {
         (!stage.own_words.is_empty()).then(|| stage.own_words.join(" "))
     }
 
+    /// Whether what these two count may have gone elsewhere than through the pipe between them, as
+    /// their own text tells.
+    pub(super) fn redirect(&self, from: usize, to: usize) -> bool {
+        let of = |stage: usize, end: usize| self.all.get(stage).is_some_and(|it| it.redirects[end]);
+        of(from, 1) || of(to, 0)
+    }
+
     /// How the last stage ended.
     pub(super) fn end(&self) -> End {
         self.all.last().and_then(|stage| stage.end).unwrap_or(End::Exited(0))
@@ -251,8 +261,12 @@ impl Stages {
 
 impl Started {
     fn without_process(stage: Stage, end: End) -> Started {
-        let Stage { text, own_words, .. } = stage;
-        Started { text, own_words, pid: None, end: Some(end), ended: None, cpu_s: (0.0, 0.0) }
+        Started::of(stage, None, Some(end))
+    }
+
+    fn of(stage: Stage, pid: Option<Pid>, end: Option<End>) -> Started {
+        let Stage { text, own_words, redirects, .. } = stage;
+        Started { text, own_words, redirects, pid, end, ended: None, cpu_s: (0.0, 0.0) }
     }
 
     /// Starts a stage; its end where its program cannot be run. The error is its end where no process
@@ -276,11 +290,7 @@ impl Started {
         output.map(|output| command.stdout(Stdio::from(output)));
         let name = program.to_string_lossy();
         match spawned(&mut command, &inherited, patient) {
-            Ok(child) => {
-                let pid = Some(Pid::from_child(&child));
-                let Stage { text, own_words, .. } = stage;
-                Ok(Started { text, own_words, pid, end: None, ended: None, cpu_s: (0.0, 0.0) })
-            }
+            Ok(child) => Ok(Started::of(stage, Some(Pid::from_child(&child)), None)),
             Err(error) if is_lack(&error) => {
                 let help = match error.kind() {
                     ErrorKind::ArgumentListTooLong => "unset variables, or use shorter text",

@@ -10,7 +10,7 @@ use super::listed::{WORTH_CPU_S, listed, members, place, workers};
 use super::measured::Measured;
 use super::process;
 use super::quota::Quotas;
-use super::stages::End;
+use super::stages::{End, Stages};
 use super::verdict;
 use super::watch::Watched;
 use crate::live::in_a_line;
@@ -52,9 +52,7 @@ impl Told {
         let joints = || family.into_iter().flat_map(|family| family.joints.values());
         notes.extend(joints().filter_map(|joint| joint.refused.clone()));
         notes.dedup();
-        if let Some(count) = family.map(|family| family.forgotten).filter(|count| *count > 0) {
-            notes.push(format!("{count} more processes that ended and did little are not listed"));
-        }
+        notes.extend(family.and_then(unlisted));
         let unseen_cpu_s = whole.zip(family).map_or(0.0, |(_, family)| {
             let all = watched.stages.all.iter();
             unseen_cpu_s(all.map(|started| started.cpu_s.0 + started.cpu_s.1).sum(), family)
@@ -67,7 +65,7 @@ impl Told {
             stopped_s: family.map_or(0.0, |family| family.stopped.as_secs_f64()),
             exit: end.status(),
             stages,
-            pipes: pipes(&pids, family, whole),
+            pipes: pipes(&pids, family, &watched.stages, whole),
             decisions: decisions
                 .map(|(at, what)| RanDecision { at_s: at.as_secs_f64(), what: what.clone() })
                 .collect(),
@@ -81,6 +79,8 @@ impl Told {
         }
         let shell = whole.and_then(|_| watched.stages.all.first()?.pid);
         let mut judged = at_work(&ran, &pids, family, shell);
+        // Stages that were started count what those used themselves.
+        judged.unseen_cpu_s += whole.zip(family).map_or(0.0, |(_, family)| family.forgotten_s);
         if whole.is_none() {
             for (stage, started) in judged.stages.iter_mut().zip(&watched.stages.all) {
                 stage.command = verdict::command(&started.own_words);
@@ -168,6 +168,20 @@ fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Opti
     ran
 }
 
+/// Of those that ended and used the least, as many are forgotten as have to be.
+fn unlisted(family: &Family) -> Option<String> {
+    let (processes, are) = match family.forgotten {
+        0 => return None,
+        1 => ("process", "is"),
+        _ => ("processes", "are"),
+    };
+    let used_s = numbers::figure(family.forgotten_s);
+    Some(format!(
+        "{} more {processes}, which used {used_s} s of CPU, {are} not listed",
+        family.forgotten
+    ))
+}
+
 /// What the shell's processes took of the CPUs, as it learnt when it waited for them, beyond what
 /// was seen. Those that go on are not in it.
 fn unseen_cpu_s(waited_for_s: f64, family: &Family) -> f64 {
@@ -229,8 +243,13 @@ fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
 }
 
 /// The pipes between stages by their places in the list; those of a pipeline that was taken apart
-/// are known without having been seen.
-fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> Vec<RanPipe> {
+/// are known without having been seen, but not what went through them alone.
+fn pipes(
+    pids: &[Option<Pid>],
+    family: Option<&Family>,
+    stages: &Stages,
+    whole: Option<&str>,
+) -> Vec<RanPipe> {
     let Some(family) = family else { return Vec::new() };
     let place = |pid: Pid| place(pid, pids, family);
     let lived_s = |pid: Pid| {
@@ -243,6 +262,7 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
         let seconds = seconds.filter(|seconds| *seconds >= LIVED_S_MIN);
         let at_least = family.is_at_least(joint);
         let through = match family.through(joint) {
+            _ if stages.redirect(from, to) => Through::Unknown,
             Through::About(bytes) if at_least => joint.at_least(bytes),
             through => through,
         };
@@ -253,8 +273,12 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
     let mut all: Vec<RanPipe> = joined.collect();
     let unseen = (1..pids.len()).filter(|_| whole.is_none()).filter_map(|to| {
         let through = match (pids[to - 1], pids[to]?) {
-            (Some(from), to) => family.between(from, to),
             (None, _) => Through::Agreed(0),
+            _ if stages.redirect(to - 1, to) => Through::Unknown,
+            (Some(from), to) => match family.between(from, to) {
+                Through::Agreed(bytes) => Through::About(bytes),
+                through => through,
+            },
         };
         Some(told(to - 1, to, through, None))
     });
@@ -292,6 +316,10 @@ fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanP
 
 #[cfg(test)]
 mod tests {
+    use bytepath::machine::CpuList;
+
+    use super::super::below::Below;
+    use super::super::sizes::PipeSize;
     use super::*;
 
     #[test]
@@ -304,6 +332,18 @@ mod tests {
             Told { ran }.summary()
         };
         assert!(summary(&pipe).contains("| about 3 MiB, 1 MiB/s\n"), "{}", summary(&pipe));
+    }
+
+    #[test]
+    fn what_those_used_that_are_not_listed_is_told() {
+        let (size, cpus) = (PipeSize::new(None), CpuList::default());
+        let mut family = Family::new(Below::default(), size, cpus, None);
+        assert_eq!(unlisted(&family), None);
+        (family.forgotten, family.forgotten_s) = (700, 14.0);
+        let told = "700 more processes, which used 14.0 s of CPU, are not listed";
+        assert_eq!(unlisted(&family).as_deref(), Some(told));
+        family.forgotten = 1;
+        assert!(unlisted(&family).is_some_and(|told| told.ends_with(" is not listed")));
     }
 
     #[test]

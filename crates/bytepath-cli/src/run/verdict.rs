@@ -27,20 +27,45 @@ const CPU_SPENT: f64 = 0.85;
 const AT_REST: f64 = 0.3;
 const AT_WORK: f64 = 0.5;
 
+/// A help, and the words that a stage has which makes use of it; with a star, how they begin.
+type Help = (&'static str, &'static [&'static str]);
 /// What would help a program that takes all of a CPU.
-const HELPS: &[(&[&str], &str)] = &[
-    (&["gzip"], "pigz (more threads), the lowest level (-1), or zstd"),
-    (&["bzip2"], "lbzip2 or pbzip2 (more threads), or zstd"),
-    (&["xz"], "xz -T0 (more threads), a lower level, or zstd"),
-    (&["zstd"], "zstd -T0 (more threads) or a lower level"),
-    (&["sort"], "LC_ALL=C, --parallel, or a larger buffer (-S)"),
-    (&["md5sum", "sha1sum", "sha256sum", "sha512sum"], "a faster hash: b3sum or xxhsum"),
+const HELPS: &[(&[&str], &[Help])] = &[
+    (
+        &["gzip"],
+        &[("pigz (more threads)", &[]), ("the lowest level (-1)", LOWEST_LEVEL), ("zstd", &[])],
+    ),
+    (&["bzip2"], &[("lbzip2 or pbzip2 (more threads)", &[]), ("zstd", &[])]),
+    (
+        &["xz"],
+        &[
+            ("xz -T0 (more threads)", ALL_THREADS),
+            ("a lower level", &["-0", "-1", "--fast"]),
+            ("zstd", &[]),
+        ],
+    ),
+    (&["zstd"], &[("zstd -T0 (more threads)", ALL_THREADS), ("a lower level", LOWEST_LEVEL)]),
+    (
+        &["sort"],
+        &[
+            C_LOCALE,
+            ("--parallel", &["--parallel*"]),
+            ("a larger buffer (-S)", &["-S*", "--buffer-size*"]),
+        ],
+    ),
+    (&["md5sum", "sha1sum", "sha256sum", "sha512sum"], &[("a faster hash: b3sum or xxhsum", &[])]),
     (
         &["grep", "sed", "awk", "tr", "cut", "uniq"],
-        "LC_ALL=C, or a tool of more threads such as rg",
+        &[C_LOCALE, ("a tool of more threads such as rg", &[])],
     ),
-    (&["tar", "find"], "fewer files, or several of them at once on parts of the tree"),
+    (
+        &["tar", "find"],
+        &[("fewer files", &[]), ("several of them at once on parts of the tree", &[])],
+    ),
 ];
+const LOWEST_LEVEL: &[&str] = &["-1", "--fast*"];
+const ALL_THREADS: &[&str] = &["-T0", "--threads=0"];
+const C_LOCALE: Help = ("LC_ALL=C", &["LC_ALL=C", "LC_ALL=POSIX"]);
 /// What runs the program that its words name: its options, as letters and as names, with a colon
 /// where they take a word, and how many words stand before the program.
 const RUNNERS: &[(&str, &str, &str, usize)] = &[
@@ -55,7 +80,8 @@ const RUNNERS: &[(&str, &str, &str, usize)] = &[
     ("taskset", "ac", "all-tasks cpu-list", 1),
     ("timeout", "fk:ps:v", "foreground kill-after: preserve-status signal: verbose", 1),
 ];
-const HELP: &str = "more threads, or another tool";
+const OTHER_TOOL: Help = ("another tool", &[]);
+const HELP: &[Help] = &[("more threads", &[]), OTHER_TOOL];
 /// What would help movers that copy, if they can be told apart from the shell.
 const OWN_MOVERS: &str =
     "--own-movers: bytepath's own give references to bytes on where others copy them";
@@ -134,6 +160,7 @@ fn alone(ran: &Ran, part: &[usize]) -> Ran {
         stages: part.iter().map(|stage| ran.stages[*stage].clone()).collect(),
         pipes: pipes.collect(),
         unseen_cpu_s: ran.unseen_cpu_s,
+        whole: ran.whole.clone(),
         ..Ran::default()
     }
 }
@@ -176,18 +203,27 @@ fn of_one(ran: &Ran, stopped: Option<Stopped>) -> RanVerdict {
     let (sure, evidence) = weighed(ran, index, share);
     let name = name(stage);
     let known = HELPS.iter().find(|(names, _)| names.contains(&file_name(&name)));
-    let known = known.map(|(_, help)| *help);
-    let help = if gains_by_own(ran, stage) { OWN_MOVERS } else { known.unwrap_or(HELP) };
-    let is_lowest = words(stage).iter().any(|word| *word == "-1" || *word == "--fast");
-    let help = if is_lowest { without_lower_level(help) } else { help.to_owned() };
+    let help = match gains_by_own(ran, stage) {
+        true => OWN_MOVERS.to_owned(),
+        false => without_what_it_has(known.map_or(HELP, |(_, help)| help), &words(stage)),
+    };
     let words = format!("{name}: {evidence}");
     RanVerdict { stage: Some(index), sure, words, help: Some(help) }
 }
 
-/// What helps where the level is the lowest already.
-fn without_lower_level(help: &str) -> String {
-    let help = help.replace(" the lowest level (-1),", "").replace(" a lower level,", "");
-    help.replace(" or a lower level", "")
+fn without_what_it_has(helps: &[Help], words: &[&str]) -> String {
+    let is = |word: &str, used: &str| match used.strip_suffix('*') {
+        Some(begin) => word.starts_with(begin),
+        None => word == used,
+    };
+    let has = |used: &str| words.iter().any(|word| is(word, used));
+    let left = helps.iter().filter(|(_, used)| !used.iter().any(|it| has(it)));
+    let mut left: Vec<&str> = left.map(|(help, _)| *help).collect();
+    match (left.pop(), left.is_empty()) {
+        (None, _) => OTHER_TOOL.0.to_owned(),
+        (Some(last), true) => last.to_owned(),
+        (Some(last), false) => format!("{}, or {last}", left.join(", ")),
+    }
 }
 
 /// A stage's command of these words, which may have spaces in them; with quotes, as a shell has them.
@@ -567,11 +603,19 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_level_is_no_help_for_who_has_it() {
+    fn what_a_stage_has_is_no_help_for_it() {
         for (command, wanted) in [
             ("gzip -1", "pigz (more threads), or zstd"),
             ("xz --fast", "xz -T0 (more threads), or zstd"),
             ("zstd -1", "zstd -T0 (more threads)"),
+            ("zstd -19", "zstd -T0 (more threads), or a lower level"),
+            ("xz -T0 -1", "zstd"),
+            ("xz -T1", "xz -T0 (more threads), a lower level, or zstd"),
+            ("sort", "LC_ALL=C, --parallel, or a larger buffer (-S)"),
+            ("LC_ALL=C sort --parallel=8", "a larger buffer (-S)"),
+            ("LC_ALL=C sort --parallel=8 -S50%", "another tool"),
+            ("LC_ALL=C grep x", "a tool of more threads such as rg"),
+            ("frobnicate", "more threads, or another tool"),
             ("gzip -6", "pigz (more threads), the lowest level (-1), or zstd"),
         ] {
             let stages = vec![stage(command, 9.8)];
@@ -633,9 +677,22 @@ mod tests {
     #[test]
     fn own_movers_would_help_where_others_move_and_are_started_here() {
         let help = |first: &str, whole: Option<&str>| {
-            let stages = vec![stage(first, 5.0), stage("wc", 5.0)];
-            let whole = whole.map(str::to_owned);
-            of(&Ran { seconds: 10.0, stages, whole, ..Ran::default() }).help.unwrap_or_default()
+            let of_time = |command, cpu_s, seconds| RanStage {
+                seconds: Some(seconds),
+                ..stage(command, cpu_s)
+            };
+            let stages = vec![
+                of_time(first, 9.0, 10.0),
+                of_time("wc", 1.0, 10.0),
+                of_time("cat g", 0.1, 1.0),
+                of_time("wc", 0.1, 1.0),
+            ];
+            let (whole, pipes) =
+                (whole.map(str::to_owned), vec![pipe(0, 0.0, 0.9), pipe(2, 0.0, 0.9)]);
+            let ran = Ran { seconds: 10.0, stages, pipes, whole, ..Ran::default() };
+            let verdict = of(&ran);
+            assert_eq!(verdict.stage, Some(0), "{verdict:?}");
+            verdict.help.unwrap_or_default()
         };
         assert!(help("LC_ALL=C cat f", None).starts_with("--own-movers"));
         for (first, whole) in [

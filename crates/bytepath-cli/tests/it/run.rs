@@ -627,6 +627,28 @@ fn what_is_written_to_a_file_is_told_of_no_pipe() {
     assert!(!page.contains("pipe_moved_bytes_total{"), "{page}");
 }
 
+/// Though they read as much from elsewhere as the others wrote there.
+#[test]
+fn of_a_pipe_that_stages_redirect_nothing_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let page = dir.path().join("page.prom");
+    let zeros = "head -c 50000000 /dev/zero";
+    for text in
+        [format!("{zeros} >/dev/null | {zeros} >/dev/null"), format!("{zeros} | wc -c </dev/null")]
+    {
+        let page_name = page.to_str().expect("plain");
+        let told = told(&["--shell", &path_of("sh"), "--metrics", page_name, &text]);
+        let pipe = &told["pipes"][0];
+        assert_eq!((&pipe["bytes"], &pipe["agreed"]), (&Value::Null, &false.into()), "{told}");
+        let page = std::fs::read_to_string(&page).expect("it was written");
+        assert!(!page.contains("pipe_moved_bytes_total{"), "{page}");
+    }
+    // Messages that go elsewhere are none of its bytes.
+    let text = format!("{zeros} 2>/dev/null | tr '\\0' x | wc -c");
+    let told = told(&["--shell", &path_of("sh"), &text]);
+    assert_eq!(told["pipes"][0]["bytes"], 50_000_000, "{told}");
+}
+
 /// A reader that moves most of it by splice(2) counts the rest alone.
 #[test]
 fn what_is_spliced_out_of_a_pipe_is_what_was_written_to_it() {

@@ -24,7 +24,7 @@ impl Family {
     pub(in crate::run) fn seen(&self) -> Vec<Seen> {
         let takes_part = |member: &&Member| {
             let joined = |joint: &Joint| joint.writer == member.pid || joint.reader == member.pid;
-            member.alive && self.joints.values().any(joined)
+            member.looked_at && member.alive && self.joints.values().any(joined)
         };
         let mut seen: Vec<_> =
             self.members.iter().filter(takes_part).map(|member| self.seen_of(member)).collect();

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::lockstep::PIPE_BYTES;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Kind};
 use crate::knobs::{Knobs, Pipes};
 use crate::plan::Unmeasured;
 use crate::profile::{Profile, Setting};
@@ -41,8 +41,9 @@ impl FanOutPlan {
 
     /// By the figures of each sink alone: pages are handed on unless reading and writing is the best
     /// way to every kind of sink that was measured, and pipes are made as large as the largest of the
-    /// best choices has them; they stay as they are where none of these made them larger. Where they have
-    /// to, what larger ones gave has no say.
+    /// best choices has them; they stay as they are where none of these made them larger. Only choices
+    /// between ends of which one has a size to choose say anything of that. Where pipes have to stay as
+    /// they are, what larger ones gave has no say.
     pub fn by_profile(
         profile: &Profile,
         source: &Endpoint<'_>,
@@ -50,13 +51,25 @@ impl FanOutPlan {
         pipes: Pipes,
     ) -> Self {
         let mut measured: Vec<Best> = Vec::new();
-        let (mut pipe_bytes, mut unmeasured) = (None, Unmeasured::Ends);
+        // What those had who had a choice, if any had.
+        let mut pipe_bytes: Option<Option<usize>> = None;
+        let mut unmeasured = Unmeasured::Ends;
         for sink in sinks.iter().flatten() {
-            let Some((pair, here)) = profile.pair_and_whether_here(source, sink) else { continue };
-            unmeasured = Unmeasured::Allowed;
+            let found = profile.pair_and_whether_here(source, sink);
+            if found.is_some() {
+                unmeasured = Unmeasured::Allowed;
+            }
             let suits = |setting: &Setting| setting.suits(pipes, &Knobs::default(), (source, sink));
-            let Some(best) = pair.best(suits) else { continue };
-            pipe_bytes = pipe_bytes.max(best.choice.pipe_bytes);
+            let best = found.and_then(|(pair, here)| Some((pair, here, pair.best(suits)?)));
+            let is_sized = matches!(sink.kind(), Kind::Pipe | Kind::UnixSocket);
+            pipe_bytes = pipe_bytes.max(match best {
+                Some((.., best)) if is_sized || source.kind() == Kind::Pipe => {
+                    Some(best.choice.pipe_bytes)
+                }
+                None if is_sized => Some(Some(PIPE_BYTES)),
+                _ => None,
+            });
+            let Some((pair, here, best)) = best else { continue };
             let sink = sink.kind().name();
             if measured.iter().all(|other| other.sink != sink) {
                 let (route, gib_per_s) = (best.choice.route.clone(), best.overall_gib_per_s);
@@ -67,7 +80,7 @@ impl FanOutPlan {
         let copies = |best: &Best| best.route == "read-write";
         FanOutPlan {
             hands_on_pages: measured.is_empty() || !measured.iter().all(copies),
-            pipe_bytes: if measured.is_empty() { Some(PIPE_BYTES) } else { pipe_bytes },
+            pipe_bytes: pipe_bytes.unwrap_or(Some(PIPE_BYTES)),
             unmeasured: measured.is_empty().then_some(unmeasured),
             measured,
         }
@@ -157,6 +170,40 @@ mod tests {
         let large = between_pipes(vec![gave("splice", Some(1 << 20), 5.0)]);
         let plan = FanOutPlan::by_profile(&large, &source, &sinks, Pipes::Leave);
         assert_eq!(plan.unmeasured(), Some(Unmeasured::Allowed));
+    }
+
+    #[test]
+    fn only_who_has_a_size_to_choose_says_that_pipes_stay_as_they_are() {
+        let file = tempfile::tempfile().expect("a file");
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let (file_source, pipe_source) =
+            (Endpoint::source(file.as_fd()), Endpoint::source(reader.as_fd()));
+        let (file_source, pipe_source) = (file_source.expect("one"), pipe_source.expect("one"));
+        let end = |sink| Some(Endpoint::sink(sink).expect("a sink"));
+        let pair = |source, sink, pipe_bytes| {
+            let choices = vec![gave("splice", pipe_bytes, 5.0)];
+            Pair { source, sink, place: None, bytes: None, choices }
+        };
+        let pipe_bytes = |pairs: &[Pair], source, sinks: &[Option<Endpoint<'_>>]| {
+            let profile = profile(pairs.to_vec());
+            let plan = FanOutPlan::by_profile(&profile, source, sinks, Pipes::Grow);
+            assert!(!plan.measured.is_empty(), "{plan}");
+            plan.pipe_bytes()
+        };
+        let files = [end(file.as_fd()), end(file.as_fd())];
+        let both = [end(file.as_fd()), end(writer.as_fd())];
+        let between_files = pair(End::File, End::File, None);
+        let of = std::slice::from_ref(&between_files);
+        assert_eq!(pipe_bytes(of, &file_source, &files), Some(PIPE_BYTES), "pipes of our own");
+        assert_eq!(pipe_bytes(of, &file_source, &both), Some(PIPE_BYTES), "a pipe without figures");
+        let into_file = pair(End::Pipe, End::File, None);
+        let of = std::slice::from_ref(&into_file);
+        assert_eq!(pipe_bytes(of, &pipe_source, &files), None, "the source was better as it is");
+        assert_eq!(pipe_bytes(of, &pipe_source, &both), Some(PIPE_BYTES), "a pipe without figures");
+        for size in [None, Some(256 << 10)] {
+            let of = [between_files.clone(), pair(End::File, End::Pipe, size)];
+            assert_eq!(pipe_bytes(&of, &file_source, &both), size);
+        }
     }
 
     #[test]

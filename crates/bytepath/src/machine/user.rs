@@ -6,7 +6,8 @@ use std::path::Path;
 
 use super::files;
 
-/// The user and the rights of the thread that asks.
+/// The user and the rights of the thread that asks; [`Machine::user`](super::Machine::user) keeps those of the
+/// first that did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// Whether the effective user is root. Inside a container root may still lack every

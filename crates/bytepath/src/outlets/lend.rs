@@ -12,7 +12,7 @@ use rustix::pipe::SpliceFlags;
 use crate::endpoint::{Blocking, Endpoint};
 use crate::error::Stop;
 use crate::outlets::write::with_rest;
-use crate::outlets::{Setup, Sink};
+use crate::outlets::{Setup, Sink, pipe_bytes};
 use crate::pages::Memory;
 use crate::sys::memory::{Loan, vmsplice};
 use crate::wait::awake::Awake;
@@ -38,6 +38,12 @@ impl<'a> Lender<'a> {
 
     pub(super) fn end(&self) -> &'a Endpoint<'a> {
         self.sink.end
+    }
+
+    /// How large the pipe is now.
+    pub(super) fn pipe_bytes(&self) -> usize {
+        self.sink.meter.called();
+        pipe_bytes(self.end().as_fd())
     }
 
     /// Lends what it can in one call, and says how many bytes went.

@@ -1,7 +1,7 @@
 //! `vmsplice`: lends our pages to the pipe, and uses them again.
 //!
-//! Costs per chunk: one system call; per page a walk of the page table and one reference
-//! (get_user_pages), no copy. The scheme is that of the pipe ladder published by Francesco
+//! Costs per chunk: one system call, and in a stream another one that asks how large the pipe is; per
+//! page a walk of the page table and one reference (get_user_pages), no copy. The scheme is that of the pipe ladder published by Francesco
 //! Mazzoli in 2022 (after FizzBuzz programs of 2020): the buffers hold more than the pipe does, so
 //! that a page which comes round again has been taken out of the pipe. It does not prove that
 //! nobody holds it: a reader that splices onward does. So this outlet is only ever named, never
@@ -14,8 +14,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{Refusal, Stop};
 use crate::outlets::lend::Lender;
 use crate::outlets::{
-    Buffers, Given, Outlet, Producer, Setup, Shape, Use, pipe_bytes, pipe_only, refused_size,
-    size_pipe, whole,
+    Buffers, Given, Outlet, Producer, Setup, Shape, Use, pipe_only, refused_size, size_pipe, whole,
 };
 use crate::pages::{Memory, PageSize, Pages, page_bytes};
 use crate::routes::Aliasing;
@@ -162,7 +161,7 @@ impl Producer for Lending<'_> {
     }
 
     fn room(&mut self) -> Result<Option<&mut [u8]>, Stop> {
-        let pipe_bytes = pipe_bytes(self.lender.end().as_fd());
+        let pipe_bytes = self.lender.pipe_bytes();
         if self.ring.as_ref().is_none_or(|ring| ring.pipe_bytes < pipe_bytes) {
             self.shape.pipe_bytes = pipe_bytes;
             self.ring = Some(Ring::new(&self.shape, &self.pages)?);

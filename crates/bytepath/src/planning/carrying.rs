@@ -36,7 +36,7 @@ impl Planning<'_> {
     }
 
     /// The same in windows of so many bytes at most (1 at least); `after` is called with the bytes of
-    /// each, to bring them to the device.
+    /// each, to bring them to the device. A job that keeps its source, which does not advance, is one window.
     ///
     /// # Errors
     /// See [`CarryError`].

@@ -59,6 +59,7 @@ use crate::routes::in_flight::{bytes_ahead, cut, ends_before, position};
 use crate::routes::pieces::Pieces;
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
 use crate::seal::Sealed;
+use crate::sys::page_filler::PageFiller;
 use buffered::Buffered;
 use filled::Filled;
 use mapped::Mapped;
@@ -196,10 +197,10 @@ impl Route for Parallel {
 }
 
 /// How one of the threads copies.
-enum Means {
+enum Means<'a> {
     Pipe(Piped),
     Buffer(Buffered),
-    Filling(Filled),
+    Filling(Filled<'a>),
     Mapping(Mapped),
 }
 
@@ -221,6 +222,9 @@ struct Stretch<'a> {
     file_system: Option<&'static str>,
     /// Whether its pages are made large where such are at hand.
     in_large_pages: bool,
+    /// By which threads fill a sink in memory, where the kernel lets them. The threads have this one's filters,
+    /// and each would ask at the cost of a process whether those kill.
+    filler: Option<PageFiller>,
     slices: Mutex<Slices>,
     /// How much a write gives a sink with blocks on a device. Where two write, each does when it has them.
     pieces: Mutex<Pieces>,
@@ -253,6 +257,7 @@ impl<'a> Stretch<'a> {
         }
         let least = if in_memory && !in_large_pages { SLICE_BYTES_MIN } else { large };
         let slice_bytes = each.clamp(least, SLICE_BYTES_MAX) / least * least;
+        let fills = in_memory && threads > 1 && bulk > 0;
         Ok(Stretch {
             span,
             source_at,
@@ -264,6 +269,7 @@ impl<'a> Stretch<'a> {
             mappable: if bulk > 0 { mappable(span.sink.as_fd())? } else { None },
             file_system,
             in_large_pages,
+            filler: fills.then(PageFiller::open).and_then(Result::ok),
             slices: Mutex::new(Slices::new(bulk, slice_bytes)),
             pieces: Mutex::default(),
         })
@@ -304,14 +310,17 @@ impl<'a> Stretch<'a> {
     }
 
     /// By which a thread copies, of those that there are.
-    fn means(&self, thread: usize, threads: usize) -> Means {
+    fn means(&self, thread: usize, threads: usize) -> Means<'_> {
         let slow_pages = self.file_system.is_some_and(|name| PAGES_OF_ANY_SIZE.contains(&name));
         let anyhow = || Means::Mapping(Mapped::anyhow());
         let spliced = || Piped::open().map_or_else(anyhow, Means::Pipe);
         let buffered = || Buffered::open().map_or_else(anyhow, Means::Buffer);
         match thread {
             0 if threads == 1 || slow_pages => spliced(),
-            _ if self.is_in_memory() => Filled::open().map_or_else(anyhow, Means::Filling),
+            _ if self.is_in_memory() => {
+                let filled = self.filler.as_ref().and_then(Filled::new);
+                filled.map_or_else(anyhow, Means::Filling)
+            }
             _ if slow_pages => anyhow(),
             0 | 1 => buffered(),
             _ => Means::Mapping(Mapped::while_fast()),
@@ -328,7 +337,7 @@ impl<'a> Stretch<'a> {
     }
 
     /// Copies slices until there are none, or the work has ended early, or this thread is better gone.
-    fn work(&self, mut means: Means, mut after: impl FnMut()) {
+    fn work<'m>(&'m self, mut means: Means<'m>, mut after: impl FnMut()) {
         while let Some(slice) = self.next() {
             let mut copied = self.copy(&mut means, &slice);
             let slow = matches!(copied.why, Some(Why::Slow));
@@ -351,7 +360,7 @@ impl<'a> Stretch<'a> {
     }
 
     /// Copies a slice; how much of it, the calls that took, and why it is not all.
-    fn copy(&self, means: &mut Means, slice: &Slice) -> Copied {
+    fn copy(&self, means: &mut Means<'_>, slice: &Slice) -> Copied {
         if !self.in_large_pages {
             return self.copy_by(means, slice);
         }
@@ -371,7 +380,7 @@ impl<'a> Stretch<'a> {
     }
 
     /// Likewise, where its pages are as the file system makes them.
-    fn copy_by(&self, means: &mut Means, slice: &Slice) -> Copied {
+    fn copy_by(&self, means: &mut Means<'_>, slice: &Slice) -> Copied {
         let source = self.span.source.as_fd();
         let (places, bytes) = (self.places(slice), slice.bytes as usize);
         match means {

@@ -1,8 +1,9 @@
 //! Whether a seccomp filter kills whoever makes a system call, found by a process of our own that makes it:
 //! systemd's `SystemCallFilter=` kills unless `SystemCallErrorNumber=` is given.
 //!
-//! Costs a look at /proc/thread-self/status, and where there is a filter a fork, once for each call of a thread:
-//! filters are a thread's own (and of what it starts), and more may come at any time.
+//! Costs a look at /proc/thread-self/status each time, and where there is a filter a fork, once for each thread,
+//! call and number of filters: they are a thread's own (and of what it starts), and more may come at any time. Who
+//! starts threads for a short while asks before, for all of them.
 
 #![allow(unsafe_code)]
 

@@ -17,15 +17,14 @@ use crate::sys::page_filler::PageFiller;
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// One thread's way of it.
-pub(super) struct Filled {
-    filler: PageFiller,
+pub(super) struct Filled<'a> {
+    filler: &'a PageFiller,
     buffer: Memory,
 }
 
-impl Filled {
-    /// Nothing where the kernel lets no pages come into being so, or has no memory for a buffer.
-    pub(super) fn open() -> Option<Filled> {
-        let filler = PageFiller::open().ok()?;
+impl<'a> Filled<'a> {
+    /// Nothing where there is no memory for a buffer.
+    pub(super) fn new(filler: &'a PageFiller) -> Option<Filled<'a>> {
         Some(Filled { filler, buffer: Memory::allocate(BUFFER_BYTES, &Pages::default()).ok()? })
     }
 

@@ -1,11 +1,11 @@
 //! What `cp` says: what it does on standard output, what goes wrong on standard error.
 
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::io::{BufRead as _, BufReader, IsTerminal as _, Read, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -16,6 +16,7 @@ use super::told::{Done, Told, Weight};
 use super::turns::{self, Now, Turn, Unsaid};
 use crate::classic::Called;
 use crate::errno::word;
+use crate::live;
 use crate::quote::always_quoted;
 use crate::sys::start;
 
@@ -30,6 +31,8 @@ pub(super) struct Voice<'a> {
     /// Whoever has it speaks on standard error.
     unsaid: Mutex<Unsaid>,
     held: Mutex<Vec<u8>>,
+    /// Whether somebody reads each line of standard output as it comes.
+    is_read_at_once: OnceLock<bool>,
     /// Why standard output could not be written.
     mute: Mutex<Option<Errno>>,
     answers: Mutex<BufReader<Answers>>,
@@ -52,6 +55,7 @@ impl<'a> Voice<'a> {
             ledger,
             unsaid: Mutex::default(),
             held: Mutex::default(),
+            is_read_at_once: OnceLock::new(),
             mute: Mutex::default(),
             answers: Mutex::new(BufReader::new(Answers)),
             deaf: Mutex::default(),
@@ -181,7 +185,7 @@ impl<'a> Voice<'a> {
         let mut held = self.held.lock().expect("nobody panics holding it");
         held.extend_from_slice(line);
         held.push(b'\n');
-        if held.len() >= HELD_BYTES {
+        if held.len() >= HELD_BYTES || self.is_read_at_once() {
             self.flush_held(&mut held);
         }
     }
@@ -196,6 +200,9 @@ impl<'a> Voice<'a> {
         if held.is_empty() {
             return;
         }
+        if self.is_read_at_once() {
+            held.splice(..0, live::before_message().iter().copied());
+        }
         let written = match start::was_closed(1) {
             true => Err(Errno::BADF),
             false => write_all(held),
@@ -206,8 +213,13 @@ impl<'a> Voice<'a> {
         }
     }
 
+    fn is_read_at_once(&self) -> bool {
+        *self.is_read_at_once.get_or_init(|| std::io::stdout().is_terminal())
+    }
+
     /// Asks a question; whether the answer is yes.
     pub(super) fn asks(&self, question: &str) -> bool {
+        self.flush();
         let name = self.called.name.as_bytes();
         let line = [name, b": ", question.as_bytes()].concat();
         let _ = std::io::stderr().write_all(&line);

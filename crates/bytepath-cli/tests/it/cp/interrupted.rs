@@ -449,3 +449,37 @@ fn what_was_done_is_told_before_a_question() {
         assert_eq!(std::fs::read(folder.path().join("to/two")).expect("a file"), b"to/two");
     }
 }
+
+/// How often the threads of a process have waited.
+fn waits(process: Pid) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("it is there");
+    let status = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("status"));
+    let told = threads.flatten().filter_map(|thread| status(thread).ok());
+    let count = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok())
+    };
+    told.filter_map(count).sum()
+}
+
+#[test]
+fn no_progress_is_drawn_over_a_question() {
+    for verbose in ["", "-v"] {
+        let folder = some_files();
+        let words = format!("-i {verbose} --progress fifo one two to/ >&2");
+        let (mut cp, mut screen) = asking(folder.path(), &words);
+        let mut answers = cp.child().stdin.take().expect("a pipe");
+        screen.shows("0 files, 0 B");
+        drop(opened(&folder.path().join("fifo")));
+        screen.shows(ASKED);
+        let before = waits(cp.group);
+        until("some looks", || waits(cp.group) >= before + 4);
+        let drawn = screen.so_far();
+        let line = if verbose.is_empty() { "" } else { "'one' -> 'to/one'\r\n" };
+        assert!(drawn.ends_with(&format!("\r\n{line}{ASKED}")), "{drawn:?}");
+        answers.write_all(b"y\n").expect("it reads");
+        let drawn = screen.whole();
+        assert!(drawn.contains("3 files, 6 B") && drawn.ends_with("\r\n"), "{drawn:?}");
+        assert!(cp.done().status.success());
+    }
+}

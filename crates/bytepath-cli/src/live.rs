@@ -127,6 +127,12 @@ impl Rate {
         self.looks.push((Instant::now(), bytes));
     }
 
+    /// Of the time since the last look, so much is not counted, whatever came in it.
+    pub(crate) fn leaves_out(&mut self, time: Duration) {
+        self.began += time;
+        self.looks.iter_mut().for_each(|(at, _)| *at += time);
+    }
+
     /// Since the last look none could come: where none did, that time is not counted.
     pub(crate) fn rests(&mut self, bytes: u64) {
         match self.looks.last() {
@@ -202,6 +208,18 @@ mod tests {
         let mut rate = Rate::since(began);
         rate.rests(0);
         assert_eq!(rate.shown(), "");
+    }
+
+    #[test]
+    fn a_rate_is_not_of_the_time_that_is_left_out() {
+        let before = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
+        let (began, looked) = before(103).zip(before(102)).expect("an earlier time");
+        let mut rate = Rate { began, looks: vec![(began, 0), (looked, 3 << 20)] };
+        rate.leaves_out(Duration::from_secs(100));
+        assert_eq!(rate.shown(), ", 3.00 MiB/s");
+        rate.ended(6 << 20);
+        let per_second = rate.per_second().expect("it took long enough");
+        assert!((1 << 20..=2 << 20).contains(&(per_second as u64)), "{per_second}");
     }
 
     #[test]

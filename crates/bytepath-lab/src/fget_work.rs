@@ -214,8 +214,9 @@ impl Running {
     /// What our services say at their end, once the clients have left.
     fn served(&mut self, patience: Duration) -> Result<Option<Served>, String> {
         let mut all: Option<Served> = None;
-        for server in self.servers.drain(..) {
-            let mut server = EndedOnDrop(Some(server));
+        // Where one has failed, the others are ended all the same.
+        let servers = self.servers.drain(..).map(|server| EndedOnDrop(Some(server)));
+        for mut server in servers.collect::<Vec<_>>() {
             let served: Served = ended(&mut server.0, Says::Output, patience)?;
             all = Some(all.map_or(served, |all| all.with(served)));
         }
@@ -355,6 +356,9 @@ fn version(text: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+    use rustix::process::{Pid, test_kill_process};
+
     use super::*;
 
     #[test]
@@ -364,5 +368,20 @@ mod tests {
         assert_eq!(tcp_port("TCP INET: 40123\n").as_deref(), Some("tcp:127.0.0.1:40123"));
         assert_eq!(tcp_port("TCP INET: 401"), None, "it is still being written");
         assert_eq!(tcp_port("UDP INET: 40123\n"), None);
+    }
+
+    #[test]
+    fn services_beside_one_that_failed_are_ended() {
+        let servers = ["exit 1", "exec sleep 1000"].map(|script| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::null());
+            command.spawn().expect("a shell")
+        });
+        let beside = Pid::from_child(&servers[1]);
+        let mut running = Running::default();
+        running.servers.extend(servers);
+        assert!(running.served(Duration::from_secs(100)).is_err());
+        drop(running);
+        assert_eq!(test_kill_process(beside), Err(Errno::SRCH));
     }
 }

@@ -23,9 +23,12 @@ pub struct Copied {
     pub links: u64,
     /// Further names given to files that were copied before, or to the sources (`-l`).
     pub hard_links: u64,
-    /// FIFOs, sockets and devices made.
+    /// Files whose attributes alone were copied (`--attributes-only`).
+    #[serde(default)]
+    pub attributes: u64,
+    /// FIFOs, sockets and devices made, or read like files.
     pub specials: u64,
-    /// Entries that were left alone as asked for (`-n`, `-u`, `-i`).
+    /// Entries that were left alone as asked for (`-n`, `-u`, `-i`), or given before.
     pub skipped: u64,
     /// Files that an earlier run had copied whole (`--resume`).
     pub kept: u64,
@@ -134,6 +137,10 @@ pub enum Outcome {
     Kept,
     /// Its copy is a further name of a file.
     HardLinked,
+    /// Its copy is a symbolic link to it (`-s`).
+    Symlinked,
+    /// Its attributes alone were copied (`--attributes-only`).
+    Attributes,
     /// It was left alone, as asked for.
     Skipped,
     /// It was not copied, or not whole.

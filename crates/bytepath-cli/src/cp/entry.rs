@@ -196,6 +196,7 @@ impl Copier<'_> {
         if pair.sink.is_same_entry(&place) {
             let name = q(&self.operand.0);
             voice.warn(format!("warning: source directory {name} specified more than once"));
+            self.shared.skipped(pair, stat);
             return Some(Ok(()));
         }
         if self.shared.settings.follows(pair.argument) {

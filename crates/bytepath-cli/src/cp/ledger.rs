@@ -442,6 +442,8 @@ fn add(sum: &mut Copied, entry: &CopiedEntry) {
         (Outcome::Skipped, _) => &mut sum.skipped,
         (Outcome::Kept, _) => &mut sum.kept,
         (Outcome::HardLinked, _) => &mut sum.hard_links,
+        (Outcome::Symlinked, _) => &mut sum.links,
+        (Outcome::Attributes, _) => &mut sum.attributes,
         (_, Some(EntryKind::Directory)) => &mut sum.directories,
         (_, Some(EntryKind::Link)) => &mut sum.links,
         (_, Some(EntryKind::Special)) => &mut sum.specials,

@@ -34,6 +34,7 @@ impl Shared<'_> {
             let what = "can make relative symbolic links only in current directory";
             return Err(self.voice.wrong(format!("{name}: {what}")));
         }
+        self.voice.ledger.outcome(Outcome::Symlinked);
         link::symbolic(target, to, self.replaces()).map(drop).map_err(|errno| {
             let (name, target) = (q(&to.shown), q(target));
             self.voice.failed(format!("cannot create symbolic link {name} to {target}"), errno)

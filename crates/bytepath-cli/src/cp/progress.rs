@@ -85,13 +85,17 @@ fn watch(
         _ => tally.bytes(),
     };
     let mut lines = Lines::new();
-    let mut every = ANSWERS_AFTER;
+    let (mut every, mut left_out) = (ANSWERS_AFTER, Duration::ZERO);
     loop {
         let ended = over.recv_timeout(every) == Err(RecvTimeoutError::Disconnected);
         if !ended {
             interrupts.heed(shared, Reached::Midway);
         }
         every = if draws { EVERY } else { ANSWERS_AFTER };
+        // Nothing is drawn over a question, and the time until its answer is not that of the copying.
+        let Some(questions) = shared.voice.unless_asking() else { continue };
+        rate.leaves_out(questions.waited - left_out);
+        left_out = questions.waited;
         let bytes = bytes();
         // What an earlier run copied is there at once.
         let bytes_moved = bytes.saturating_sub(tally.bytes_kept());

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use bytepath::routes::by_name;
 use bytepath::{Endpoint, Knobs, Plan};
+use bytepath_report::Outcome;
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -67,6 +68,9 @@ impl Shared<'_> {
         stat: &Stat,
         sink: &mut Sink,
     ) -> Done<Made> {
+        if self.settings.make == Make::Attributes {
+            self.voice.ledger.outcome(Outcome::Attributes);
+        }
         let asks = self.asks_later(stat, sink).is_some();
         let resumed = self.resumed(pair, stat, (source, opened), sink)?;
         if let Resumed::LeftAlone = resumed {

@@ -1,11 +1,12 @@
 //! What `cp` says: what it does on standard output, what goes wrong on standard error.
 
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::io::{BufRead as _, BufReader, IsTerminal as _, Read, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -16,6 +17,7 @@ use super::told::{Done, Told, Weight};
 use super::turns::{self, Now, Turn, Unsaid};
 use crate::classic::Called;
 use crate::errno::word;
+use crate::live;
 use crate::quote::always_quoted;
 use crate::sys::start;
 
@@ -30,9 +32,11 @@ pub(super) struct Voice<'a> {
     /// Whoever has it speaks on standard error.
     unsaid: Mutex<Unsaid>,
     held: Mutex<Vec<u8>>,
+    /// Whether somebody reads each line of standard output as it comes.
+    is_read_at_once: OnceLock<bool>,
     /// Why standard output could not be written.
     mute: Mutex<Option<Errno>>,
-    answers: Mutex<BufReader<Answers>>,
+    questions: Mutex<Questions>,
     /// That answers could not be read, and why if that is said.
     deaf: Mutex<Option<Option<Errno>>>,
     failed: AtomicBool,
@@ -52,8 +56,12 @@ impl<'a> Voice<'a> {
             ledger,
             unsaid: Mutex::default(),
             held: Mutex::default(),
+            is_read_at_once: OnceLock::new(),
             mute: Mutex::default(),
-            answers: Mutex::new(BufReader::new(Answers)),
+            questions: Mutex::new(Questions {
+                answers: BufReader::new(Answers),
+                waited: Duration::ZERO,
+            }),
             deaf: Mutex::default(),
             failed: AtomicBool::new(false),
             lacks_files: AtomicBool::new(false),
@@ -181,7 +189,7 @@ impl<'a> Voice<'a> {
         let mut held = self.held.lock().expect("nobody panics holding it");
         held.extend_from_slice(line);
         held.push(b'\n');
-        if held.len() >= HELD_BYTES {
+        if held.len() >= HELD_BYTES || self.is_read_at_once() {
             self.flush_held(&mut held);
         }
     }
@@ -196,6 +204,9 @@ impl<'a> Voice<'a> {
         if held.is_empty() {
             return;
         }
+        if self.is_read_at_once() {
+            held.splice(..0, live::before_message().iter().copied());
+        }
         let written = match start::was_closed(1) {
             true => Err(Errno::BADF),
             false => write_all(held),
@@ -206,20 +217,30 @@ impl<'a> Voice<'a> {
         }
     }
 
+    fn is_read_at_once(&self) -> bool {
+        *self.is_read_at_once.get_or_init(|| std::io::stdout().is_terminal())
+    }
+
+    /// How long questions have waited for their answers; none while one does. No question is asked
+    /// while it is kept.
+    pub(super) fn unless_asking(&self) -> Option<MutexGuard<'_, Questions>> {
+        self.questions.try_lock().ok()
+    }
+
     /// Asks a question; whether the answer is yes.
     pub(super) fn asks(&self, question: &str) -> bool {
-        let name = self.called.name.as_bytes();
-        let line = [name, b": ", question.as_bytes()].concat();
+        let mut questions = self.questions.lock().expect("nobody panics holding it");
+        self.flush();
+        let (name, asked) = (self.called.name.as_bytes(), Instant::now());
+        let line = [live::before_message(), name, b": ", question.as_bytes()].concat();
         let _ = std::io::stderr().write_all(&line);
         let mut answer = Vec::new();
         // One byte at a time would be needed to leave the rest to others; the classic does not.
         let heard = match start::was_closed(0) {
             true => Err(Some(Errno::BADF)),
-            false => {
-                let mut answers = self.answers.lock().expect("nobody panics holding it");
-                answers.read_until(b'\n', &mut answer).map_err(|_| None)
-            }
+            false => questions.answers.read_until(b'\n', &mut answer).map_err(|_| None),
         };
+        questions.waited += asked.elapsed();
         if let Err(errno) = heard {
             *self.deaf.lock().expect("nobody panics holding it") = Some(errno);
         }
@@ -247,6 +268,13 @@ impl<'a> Voice<'a> {
         });
         self.note(told.map_or(Ok(()), Err));
     }
+}
+
+/// What is asked, one question at a time.
+pub(super) struct Questions {
+    answers: BufReader<Answers>,
+    /// How long all of them waited.
+    pub(super) waited: Duration,
 }
 
 /// Standard input: the standard library takes one that is not open for reading for one at its end.

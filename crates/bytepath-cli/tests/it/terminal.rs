@@ -65,6 +65,16 @@ impl Screen {
         self.text()
     }
 
+    /// What is drawn by now.
+    pub(crate) fn so_far(&mut self) -> String {
+        let drawn = |terminal: &File| {
+            let mut fds = [PollFd::from_borrowed_fd(terminal.as_fd(), PollFlags::IN)];
+            rustix::event::poll(&mut fds, Some(&Timespec::default())) == Ok(1)
+        };
+        while drawn(&self.terminal) && self.more() {}
+        self.text()
+    }
+
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.seen).into_owned()
     }

@@ -169,16 +169,21 @@ fn swap(here: &Here<'_>) -> Examined {
     }
     let one = |area: &Active| format!("{} ({} used)", area.path.display(), bytes(area.used_bytes));
     let found = areas.iter().map(one).collect::<Vec<_>>().join(", ");
-    let highest = disks.iter().map(|area| area.priority).max();
-    let above = highest.map_or(100, |highest| highest.saturating_add(1).clamp(100, PRIORITY_MAX));
+    // Nothing gets above what has the highest priority there is; without one, an area comes last.
+    let (foremost, others): (Vec<&Active>, Vec<&Active>) =
+        disks.iter().partition(|area| area.priority >= PRIORITY_MAX);
+    let lowered =
+        foremost.iter().map(|area| format!("swapoff {0} && swapon {0}", area.path.display()));
+    let highest = others.iter().map(|area| area.priority).max();
+    let above = highest.map_or(100, |highest| (highest + 1).max(100));
     let late = zram.iter().filter(|area| highest.is_some_and(|disk| area.priority <= disk));
-    let late: Vec<String> = late
-        .map(|area| format!("swapoff {0} && swapon -p {above} {0}", area.path.display()))
-        .collect();
-    if !late.is_empty() {
+    let raised =
+        late.map(|area| format!("swapoff {0} && swapon -p {above} {0}", area.path.display()));
+    let settings: Vec<String> = raised.chain(lowered).collect();
+    if !zram.is_empty() && !settings.is_empty() {
         let why = "compressed memory (zram) is no sooner used than a disk, which is waited for: its \
                    priority is not the higher one";
-        return Examined::poor(name, found, why).by(late.join(" && "));
+        return Examined::poor(name, found, why).by(settings.join(" && "));
     }
     if disks.iter().any(|area| area.used_bytes > 0) {
         return Examined::poor(
@@ -187,9 +192,10 @@ fn swap(here: &Here<'_>) -> Examined {
             "memory lies on a disk and is waited for; compressed memory (zram) is ten times as fast",
         )
         .by(format!(
-            "{}z=$(zramctl --find --size {}M --algorithm lz4) && mkswap $z && swapon -p {above} $z",
+            "{}z=$(zramctl --find --size {}M --algorithm lz4) && mkswap $z && swapon -p {above} $z{}",
             if here.root.join(ZRAM).is_dir() { "" } else { "modprobe zram && " },
-            here.machine.memory().total_bytes >> 21
+            here.machine.memory().total_bytes >> 21,
+            settings.iter().map(|setting| format!(" && {setting}")).collect::<String>()
         ));
     }
     let why = match zram.is_empty() {

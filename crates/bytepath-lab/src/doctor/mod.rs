@@ -495,6 +495,21 @@ mod tests {
         let setting = "swapoff /dev/zram1 && swapon -p 101 /dev/zram1 && \
                        swapoff /dev/zram2 && swapon -p 101 /dev/zram2";
         assert_eq!(swap(beside), (Health::Poor, Some(setting.to_owned())));
+        // Nothing gets above the highest priority that there is.
+        let lowered = "swapoff /dev/sda2 && swapon /dev/sda2";
+        for zram in [100, 32767] {
+            let rows = format!(
+                "/dev/sda2 partition 9 8 32767\n/dev/zram0 partition 9 0 {zram}\n\
+                 /dev/sdb partition 9 0 5\n"
+            );
+            assert_eq!(swap(&rows), (Health::Poor, Some(lowered.to_owned())));
+        }
+        let both = "/dev/sda2 partition 9 0 32767\n/dev/sdb partition 9 0 32766\n\
+                    /dev/zram0 partition 9 0 100\n";
+        let setting = format!("swapoff /dev/zram0 && swapon -p 32767 /dev/zram0 && {lowered}");
+        assert_eq!(swap(both), (Health::Poor, Some(setting)));
+        let alone = swap("/dev/sda2 partition 9 8 32767\n").1.expect("it is poor");
+        assert!(alone.ends_with(&format!("swapon -p 100 $z && {lowered}")), "{alone}");
     }
 
     #[test]

@@ -12,12 +12,13 @@ use rustix::fs::{CWD, FileType, mknodat};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process_group};
+use tempfile::TempDir;
 
 use super::killed::tree;
 use super::look::look;
 use super::{directory, file};
 use crate::program::{BYTEPATH, Bounded, Done, bytepath, catches, run, signal_of, spawned, until};
-use crate::terminal::on_terminal;
+use crate::terminal::{Screen, drawing, on_terminal};
 
 /// Of what cannot be read again, as all that these tests stop at.
 const MIDWAY: &str = "what was being copied is not whole; what is no file begins anew";
@@ -400,5 +401,85 @@ fn progress_keeps_to_its_line_and_messages_have_their_own() {
     assert!(said.starts_with("cp: interrupted"), "{drawn:?}");
     for text in line.split('\r') {
         assert!(text.len() < 21, "{drawn:?}");
+    }
+}
+
+/// Runs it in that folder, on a terminal for its messages; its questions wait for answers.
+fn asking(folder: &Path, words: &str) -> (Bounded, Screen) {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("exec {BYTEPATH} cp {words}")]).current_dir(folder);
+    drawing(command.stdin(Stdio::piped()))
+}
+
+/// One whose copy is to wait, and others, one of them there already.
+fn some_files() -> TempDir {
+    let directory = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(directory.path().join("to")).expect("a folder");
+    fifo(&directory.path().join("fifo"));
+    for name in ["one", "two", "to/two"] {
+        std::fs::write(directory.path().join(name), name).expect("a file");
+    }
+    directory
+}
+
+const ASKED: &str = "cp: overwrite 'to/two'? ";
+
+#[test]
+fn on_a_terminal_each_file_is_told_of_as_it_comes() {
+    let folder = some_files();
+    let (cp, mut screen) = asking(folder.path(), "-v one fifo two to/ >&2");
+    screen.shows("'one' -> 'to/one'\r\n'fifo' -> 'to/fifo'\r\n");
+    drop(opened(&folder.path().join("fifo")));
+    assert!(screen.whole().ends_with("'two' -> 'to/two'\r\n"));
+    assert!(cp.done().status.success());
+}
+
+#[test]
+fn what_was_done_is_told_before_a_question() {
+    for output in [">&2", ">said"] {
+        let folder = some_files();
+        let (mut cp, mut screen) = asking(folder.path(), &format!("-iv one two to/ {output}"));
+        screen.shows(ASKED);
+        let _answers = cp.child().stdin.take();
+        ended_by(cp, Signal::INT);
+        let drawn = screen.whole().replace('\r', "");
+        let said = std::fs::read_to_string(folder.path().join("said")).unwrap_or_default();
+        let all = said + &drawn;
+        assert!(all.starts_with(&format!("'one' -> 'to/one'\n{ASKED}")), "{output}: {all:?}");
+        assert_eq!(std::fs::read(folder.path().join("to/two")).expect("a file"), b"to/two");
+    }
+}
+
+/// How often the threads of a process have waited.
+fn waits(process: Pid) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("it is there");
+    let status = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("status"));
+    let told = threads.flatten().filter_map(|thread| status(thread).ok());
+    let count = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok())
+    };
+    told.filter_map(count).sum()
+}
+
+#[test]
+fn no_progress_is_drawn_over_a_question() {
+    for verbose in ["", "-v"] {
+        let folder = some_files();
+        let words = format!("-i {verbose} --progress fifo one two to/ >&2");
+        let (mut cp, mut screen) = asking(folder.path(), &words);
+        let mut answers = cp.child().stdin.take().expect("a pipe");
+        screen.shows("0 files, 0 B");
+        drop(opened(&folder.path().join("fifo")));
+        screen.shows(ASKED);
+        let before = waits(cp.group);
+        until("some looks", || waits(cp.group) >= before + 4);
+        let drawn = screen.so_far();
+        let line = if verbose.is_empty() { "" } else { "'one' -> 'to/one'\r\n" };
+        assert!(drawn.ends_with(&format!("\r\n{line}{ASKED}")), "{drawn:?}");
+        answers.write_all(b"y\n").expect("it reads");
+        let drawn = screen.whole();
+        assert!(drawn.contains("3 files, 6 B") && drawn.ends_with("\r\n"), "{drawn:?}");
+        assert!(cp.done().status.success());
     }
 }

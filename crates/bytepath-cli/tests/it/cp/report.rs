@@ -59,6 +59,33 @@ fn what_was_done_is_one_document() {
 }
 
 #[test]
+fn what_is_counted_is_what_was_done() {
+    for (words, count, outcome) in [
+        ("-s large new", "links", Outcome::Symlinked),
+        ("-l large new", "hard_links", Outcome::HardLinked),
+        ("--attributes-only large new", "attributes", Outcome::Attributes),
+        ("-P link new", "links", Outcome::Copied),
+        ("-n large there", "skipped", Outcome::Skipped),
+    ] {
+        let done = in_folder(&format!(
+            "ln -s large link; echo 1 >there; \
+             $bytepath cp --json said --json-files - {words}; cat said >&2"
+        ));
+        let entry: CopiedEntry = serde_json::from_str(&done.stdout).expect("one line");
+        assert_eq!((entry.outcome, entry.bytes), (outcome, 0), "{words}: {done:?}");
+        let told = serde_json::to_value(document(&done.stderr)).expect("JSON");
+        let counts =
+            ["files", "directories", "links", "hard_links", "attributes", "specials", "skipped"];
+        for name in counts {
+            assert_eq!(told[name], u64::from(name == count), "{words}: {name}: {told}");
+        }
+    }
+    let done = in_folder("mkdir d t; echo 1 >d/a; $bytepath cp -R --json - d d t 2>said");
+    let told = document(&done.stdout);
+    assert_eq!((told.directories, told.files, told.skipped), (1, 1, 1), "{told:?}");
+}
+
+#[test]
 fn nothing_is_written_over_what_is_copied() {
     for words in [
         "--json-files large large d",

@@ -115,7 +115,9 @@ pub fn compare(
         return Err(CompareError::NoArm(why_none(runs)));
     }
     let repeats = Repeats::of(runs, others);
-    let compared = names.iter().map(|name| arm(&arms, name, &repeats, pairs, settings)).collect();
+    let compared: Vec<_> =
+        names.iter().map(|name| arm(&arms, name, &repeats, pairs, settings)).collect();
+    notes.extend(repeats.assumed_for(&compared));
     let records: Vec<_> = runs.iter().map(|run| &run.record).collect();
     notes.extend(alike::params(&arms, &names));
     Ok(Comparison {
@@ -350,6 +352,21 @@ impl<'a> Repeats<'a> {
             .collect();
         let groups = values.iter().map(|group| group.iter().map(Vec::as_slice).collect());
         Spread::of(groups).map_or(Between::Assumed, Between::Measured)
+    }
+
+    /// The arms of which, other than of the rest, too few of them tell anything.
+    fn assumed_for(&self, arms: &[ComparedArm]) -> Option<String> {
+        let has_ratio =
+            |arm: &&ComparedArm| arm.runs.iter().flatten().any(|run| run.ratio.is_some());
+        let is_assumed = |arm: &&ComparedArm| self.between(&arm.name) == Between::Assumed;
+        let names = arms.iter().filter(has_ratio).filter(is_assumed).map(|arm| arm.name.as_str());
+        let names: Vec<_> = names.filter(|_| self.count() > 0).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "how far runs lie apart is assumed of {}: too few further runs have a figure of it",
+                names.join(", ")
+            )
+        })
     }
 
     fn sentence(&self) -> String {

@@ -307,6 +307,7 @@ struct Repeats<'a> {
 
 impl<'a> Repeats<'a> {
     fn of(runs: &[Run], others: Option<&'a [Record]>) -> Repeats<'a> {
+        let left_out = others.is_none();
         let compared = |other: &Record| runs.iter().any(|run| is_itself(&run.record, other));
         let mut groups: Vec<(&Record, Vec<Arms<'a>>)> = Vec::new();
         for run in runs {
@@ -314,13 +315,18 @@ impl<'a> Repeats<'a> {
                 groups.push((&run.record, Vec::new()));
             }
         }
-        for other in others.unwrap_or_default().iter().filter(|other| !compared(other)) {
+        let others = others.unwrap_or_default();
+        for (index, other) in others.iter().enumerate() {
+            // A copy of a run is no further run.
+            if compared(other) || others[..index].iter().any(|known| is_itself(known, other)) {
+                continue;
+            }
             if let Some((_, group)) = groups.iter_mut().find(|(first, _)| is_like(first, other)) {
                 group.push(by_name(other));
             }
         }
         let groups = groups.into_iter().map(|(_, group)| group).collect();
-        Repeats { groups, left_out: others.is_none() }
+        Repeats { groups, left_out }
     }
 
     /// How many of them told anything: a group of one does not.

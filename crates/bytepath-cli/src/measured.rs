@@ -3,12 +3,15 @@
 mod looked_at;
 mod progress;
 
+use std::collections::HashSet;
+
 use anyhow::bail;
 use bytepath_lab::arm::Arm;
 use bytepath_lab::lab::{self, Settings};
 use bytepath_lab::tune::Prepared;
 use bytepath_report::Record;
 
+use crate::usage::wrong_usage;
 use looked_at::tell_refusals;
 use progress::Progress;
 
@@ -19,11 +22,23 @@ pub(crate) fn measured(
     reference: &str,
     settings: &Settings,
 ) -> anyhow::Result<Record> {
+    let arms = none_twice(arms)?;
     if let Some(how) = settings.explain {
         tell_refusals(how);
     }
     let mut progress = Progress::new(&settings.timing);
     Ok(lab::run(experiment, arms, reference, settings, &mut progress)?)
+}
+
+/// The arms, none of which is another one's twin, as values that are given twice make them.
+pub(crate) fn none_twice(arms: Vec<Arm>) -> anyhow::Result<Vec<Arm>> {
+    let mut names = HashSet::new();
+    match arms.iter().find(|arm| !names.insert(&arm.name)) {
+        Some(arm) => {
+            Err(wrong_usage(format!("{} would run twice: give each value once", arm.name)))
+        }
+        None => Ok(arms),
+    }
 }
 
 /// As [`measured`]; the others are compared with the first arm.

@@ -101,6 +101,9 @@ pub trait Work {
 /// A trial run by time is this long: enough to see whether an arm can run at all.
 pub(crate) const TRIAL_TIME: Duration = Duration::from_millis(1);
 
+/// What is found of a way that promises nothing: whether the bytes came as they were sent.
+pub const INTACT: &str = "intact";
+
 /// What one run of an arm gave.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
@@ -111,7 +114,8 @@ pub struct Outcome {
     /// What it cost.
     pub costs: Costs,
     /// What the run turned out to be made of: sizes really obtained. The last sample's are told, so
-    /// that what differs from one to the next belongs into `costs` or `figures`.
+    /// that what differs from one to the next belongs into `costs` or `figures`; of [`INTACT`] whether
+    /// it holds for all samples that count.
     pub found: BTreeMap<String, Value>,
     /// The exit code, where it is one run of a program; of all samples that count it is told how many
     /// ended with which.

@@ -69,7 +69,7 @@ impl Work for DriveWork {
         };
         let mut outcome = Outcome { latencies: Some(latencies), ..driven.outcome() };
         outcome.found.extend(verified(&report));
-        let would_block = (report.would_block > 0).then_some(report.would_block as f64);
+        let would_block = report.would_block.map(|count| count as f64);
         outcome.figures.add("would block", "count", would_block);
         Ok(outcome)
     }

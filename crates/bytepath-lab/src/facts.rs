@@ -44,11 +44,14 @@ pub fn of(machine: &Machine) -> bytepath_report::Machine {
 /// The settings that say where a run's data are, the nearest first.
 const PLACES: [&str; 3] = ["file", "input", "directory"];
 
+/// The parameter in which an arm names the file system of its data.
+pub(crate) const FILE_SYSTEM: &str = "file_system";
+
 /// The file systems of a run's data: those that its arms name, or else those of the files, or of the
 /// directory, that its settings name. None of devices, which hold their data themselves.
 pub(crate) fn file_system(record: &Record) -> Option<String> {
     let of_arm =
-        |arm: &bytepath_report::Arm| Some(arm.params.get("file_system")?.as_str()?.to_owned());
+        |arm: &bytepath_report::Arm| Some(arm.params.get(FILE_SYSTEM)?.as_str()?.to_owned());
     let mut names: BTreeSet<String> = record.arms.iter().filter_map(of_arm).collect();
     if names.is_empty() {
         let place = PLACES.iter().find_map(|name| record.settings.get(*name));
@@ -122,7 +125,7 @@ mod tests {
         let record = |kinds: &[&str], settings: &[(&str, Value)]| {
             let arm = |kind: &&str| {
                 let mut arm = bytepath_report::Arm::new(*kind, bytepath_report::Unit::Seconds);
-                arm.params.insert("file_system".to_owned(), (*kind).into());
+                arm.params.insert(FILE_SYSTEM.to_owned(), (*kind).into());
                 arm
             };
             let mut record = crate::experiments::record_of(kinds.iter().map(arm).collect());

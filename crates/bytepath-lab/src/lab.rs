@@ -13,7 +13,7 @@ use bytepath_report::{
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
-use crate::arm::{Arm, Measured, Outcome, Timing, Work};
+use crate::arm::{Arm, INTACT, Measured, Outcome, Timing, Work};
 use crate::facts;
 use crate::noise::{Disturbance, Watch};
 use crate::program::Program;
@@ -230,7 +230,11 @@ impl Running {
         // A bound holds for all of them where it is the largest.
         let peak = |found: &BTreeMap<_, Value>| found.get(PEAK_AT_MOST).and_then(Value::as_u64);
         let at_most = peak(&self.found).max(peak(&outcome.found));
+        // And what was damaged once is not intact.
+        let is_damaged = |found: &BTreeMap<_, Value>| found.get(INTACT) == Some(&false.into());
+        let damaged = is_damaged(&self.found) || is_damaged(&outcome.found);
         self.found = outcome.found;
+        self.found.extend(damaged.then(|| (INTACT.to_owned(), false.into())));
         self.found.extend(at_most.map(|bytes| (PEAK_AT_MOST.to_owned(), bytes.into())));
         self.figures.push(outcome.figures);
         if let Some(code) = outcome.code {

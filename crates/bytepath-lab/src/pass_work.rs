@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::arm::{Measured, Outcome, Timing, Work};
+use crate::arm::{INTACT, Measured, Outcome, Timing, Work};
 use crate::ends::{EndReport, GIB, Starter};
 use crate::passing::control::GAVE_UP;
 use crate::passing::{Keeps, Way, controls};
@@ -98,7 +98,7 @@ impl PassWork {
         }
         match received.checksum {
             Some(sum) if !self.way.is_sound() => {
-                Ok(BTreeMap::from([("intact".to_owned(), (sum == self.checksum).into())]))
+                Ok(BTreeMap::from([(INTACT.to_owned(), (sum == self.checksum).into())]))
             }
             Some(sum) if sum != self.checksum => Err(format!(
                 "the bytes that came are not those that were sent: their checksum is {sum:016x}, \

@@ -1,6 +1,5 @@
-//! Which arms are run: by name and by placement, none twice; and how they are listed.
+//! Which arms are run: by name and by placement, each once; and how they are listed.
 
-use std::collections::HashSet;
 use std::io::Write as _;
 
 use anyhow::Context;
@@ -26,17 +25,6 @@ pub(crate) struct Listing {
 /// Names the arms.
 pub(super) fn listed(arms: &[Arm]) -> anyhow::Result<()> {
     list(&arms.iter().map(|arm| arm.name.clone()).collect::<Vec<_>>())
-}
-
-/// The arms, none of which is another one's twin, as values that are given twice make them.
-pub(super) fn none_twice(arms: Vec<Arm>) -> anyhow::Result<Vec<Arm>> {
-    let mut names = HashSet::new();
-    match arms.iter().find(|arm| !names.insert(&arm.name)) {
-        Some(arm) => {
-            Err(wrong_usage(format!("{} would run twice: give each value once", arm.name)))
-        }
-        None => Ok(arms),
-    }
 }
 
 /// Refuses a value of an option that is given twice.

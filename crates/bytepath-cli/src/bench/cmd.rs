@@ -55,7 +55,8 @@ pub(super) struct Cmd {
     /// A comma within a value is \, and a backslash \\.
     ///
     /// Each arm of the record has its value among its parameters, under the name VAR; it is parameter_VAR
-    /// where VAR is command, exit_codes or peak_memory_at_most_bytes, which are there already.
+    /// where VAR is command, exit_codes, peak_memory_at_most_bytes or file_system, which mean something
+    /// else there.
     #[arg(short = 'L', long, value_names = ["VAR", "VALUES"], num_args = 2)]
     parameter_list: Vec<String>,
     /// Likewise, with each number from MIN to MAX, which has as many decimals as the most exact of these and

@@ -8,11 +8,11 @@ use bytepath_lab::fget::serve::Family;
 use bytepath_lab::fget_work;
 use clap::{Args, ValueEnum};
 
-use super::choosing::{Listing, listed, none_twice, those_matching};
+use super::choosing::{Listing, listed, those_matching};
 use super::measuring::{ALL, Measuring, Sampling, Times, telling};
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::against_first;
+use crate::measured::{against_first, none_twice};
 use crate::serve;
 
 /// What does a descriptor cost? A service in situations that differ in who shares its table

@@ -4,11 +4,11 @@ use bytepath::placement::Placement;
 use bytepath_lab::experiments::generators;
 use clap::Args;
 
-use super::choosing::{Listing, listed, none_twice, placements, those_matching};
+use super::choosing::{Listing, listed, placements, those_matching};
 use super::measuring::{ALL, Measuring, Sampling, Times, telling};
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::against_first;
+use crate::measured::{against_first, none_twice};
 use crate::values;
 
 /// How fast do bytes that are made up go through a pipe? Beside yes, seq, dd, openssl

@@ -12,13 +12,13 @@ use bytepath_lab::passing::{Keeps, checksum};
 use bytepath_lab::tune::Site;
 use clap::{Arg, Args};
 
-use super::choosing::{Listing, listed, none_twice, placements, those_matching, those_matching_as};
+use super::choosing::{Listing, listed, placements, those_matching, those_matching_as};
 use super::measuring::{
     BLOCKS, Measuring, Sampling, TIMES, Times, directory, telling, telling_with,
 };
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::against_first;
+use crate::measured::{against_first, none_twice};
 use crate::usage::wrong_usage;
 use crate::{pass, trip, values};
 

@@ -9,11 +9,11 @@ use bytepath_lab::hugetlb_pool::Lent;
 use bytepath_lab::memory::{Sweep, peers};
 use clap::Args;
 
-use super::choosing::{Listing, listed, none_twice, once_each, those_matching};
+use super::choosing::{Listing, listed, once_each, those_matching};
 use super::measuring::{ALL, Measuring, Sampling, Times, telling};
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::against_first;
+use crate::measured::{against_first, none_twice};
 use crate::{sweep, values};
 
 /// How fast is memory? Reading, writing, filling and copying, by block, page size and threads

@@ -9,11 +9,11 @@ use bytepath_lab::peers::{PEERS, Peer};
 use bytepath_report::Record;
 use clap::Args;
 
-use super::choosing::{Listing, listed, none_twice, placements};
+use super::choosing::{Listing, listed, placements};
 use super::measuring::{ALL, Measuring, Sampling, Times, telling};
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::measured;
+use crate::measured::{measured, none_twice};
 use crate::patterns::{by_each, is_named, patterns};
 use crate::usage::wrong_usage;
 use crate::values;

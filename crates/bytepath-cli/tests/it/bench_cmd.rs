@@ -153,14 +153,19 @@ fn what_variables_stand_for_is_kept_with_each_arm() {
             "-L",
             "exit_codes",
             "x",
+            "-L",
+            "file_system",
+            "none such",
         ],
     );
+    assert_ne!(found["machine"]["file_system"], "none such");
     let arms = found["arms"].as_array().expect("arms");
     for (arm, n) in arms.iter().zip(["1", "2"]) {
         let params = &arm["params"];
         assert_eq!(params["n"], n);
         assert_eq!(params["command"], format!("true {n}; exit 3"));
         assert_eq!(params["parameter_command"], "true");
+        assert_eq!(params["parameter_file_system"], "none such");
         assert_eq!(
             (&params["exit_codes"], &params["parameter_exit_codes"]),
             (&json!({"3": 3}), &"x".into())

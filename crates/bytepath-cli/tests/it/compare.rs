@@ -406,6 +406,43 @@ fn further_runs_of_the_same_thing_tell_how_far_runs_lie_apart() {
 }
 
 #[test]
+fn what_further_runs_do_not_have_is_told_as_assumed() {
+    let yard = Yard::new();
+    for (number, level) in [1.0, 1.1, 0.9, 1.05, 0.95, 1.1, 0.9].into_iter().enumerate() {
+        let name = format!("r{number}");
+        let (both, level) = (number < 2, 10.0 * level);
+        let (known, lone) = (around(level, 0.1, number), around(level, 0.1, number + 1));
+        let arms: [(&str, &[f64]); 2] = [("known", &known), ("lone", &lone)];
+        yard.put(&name, &record(&yard, &name, &arms[..if both { 2 } else { 1 }]));
+    }
+    let json = yard.run(&["compare", "r0", "r1", "--json", "-"]).well().json();
+    assert_eq!(json["method"]["repeats"], 5, "{}", json["method"]);
+    assert_eq!(verdicts(&json, 1), ["undecided", "faster"]);
+    let notes = json["notes"].to_string();
+    assert!(notes.contains("assumed of lone: too few further runs"), "{notes}");
+    let words = ["compare", "r0", "r1", "--arms", "known", "--json", "-"];
+    let notes = yard.run(&words).well().json()["notes"].to_string();
+    assert!(!notes.contains("assumed of"), "{notes}");
+}
+
+#[test]
+fn copies_of_a_run_are_one_further_run() {
+    let yard = Yard::new();
+    let made = |id: &str, level: f64| record(&yard, id, &[("arm", &around(10.0 * level, 0.1, 0))]);
+    yard.put("r0", &made("r0", 1.0));
+    yard.put("r1", &made("r1", 1.1));
+    let mut copy = made("copy", 0.9);
+    for number in 0..6 {
+        copy["id"] = json!(format!("copy{number}"));
+        yard.put(&format!("copy{number}"), &copy);
+    }
+    let json = yard.run(&["compare", "r0", "r1", "--json", "-"]).well().json();
+    assert_eq!(json["method"]["repeats"], 0, "{}", json["method"]);
+    let between = json["method"]["between"].as_str().expect("a sentence");
+    assert!(between.contains("; 4 more runs of the same thing"), "{between}");
+}
+
+#[test]
 fn a_run_that_is_compared_is_no_further_run_though_arms_are_left_out() {
     let yard = Yard::new();
     for (number, level) in [1.0, 0.75, 1.0, 1.001, 0.999, 1.0].into_iter().enumerate() {

@@ -105,6 +105,20 @@ fn every_engine_reads_and_writes_what_belongs_there() {
 }
 
 #[test]
+fn reads_that_would_wait_are_counted_also_where_none_did() {
+    let record = record(&["--buffered", "--arms", "preadv2-nowait,pread"]);
+    ran(&record);
+    for arm in arms(&record).iter().filter(|arm| arm["status"] == "ok") {
+        let figures = arm["params"]["figures"].as_array().cloned().unwrap_or_default();
+        let counts: Vec<_> =
+            figures.iter().filter(|figure| figure["name"] == "would block").collect();
+        let waits_once_refused = arm["name"] == "preadv2-nowait@buffered";
+        assert_eq!(counts.len(), usize::from(waits_once_refused), "{arm}");
+        assert!(counts.iter().all(|count| count["value"].is_f64()), "{arm}");
+    }
+}
+
+#[test]
 fn batches_depths_and_blocks_of_every_size_are_verified() {
     let shapes: [&[&str]; 4] = [
         &["--bs", "512", "--depth", "1"],

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
-use bytepath_report::{Record, Unit, latency};
+use bytepath_report::{Arm, Record, Unit, latency};
 use serde_json::Value;
 
 use crate::program::{Done, bytepath, installed, run};
@@ -112,6 +112,31 @@ fn what_the_real_fio_measured_is_a_record_with_its_figures() {
         .well()
         .stdout;
     assert!(page.contains("Measured by another program (fio-") && page.contains("Latencies"));
+}
+
+#[test]
+fn directions_that_fio_tells_together_are_one_arm_unless_it_tells_each_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let of = |ios: u32| {
+        let bytes = ios * 4096;
+        format!(r#"{{"io_bytes": {bytes}, "total_ios": {ios}, "iops": {ios}.5, "runtime": 1000}}"#)
+    };
+    let arms = |parts: &str| {
+        let job = format!(r#"{{"jobname": "j", {parts}}}"#);
+        let text = format!(r#"{{"fio version": "fio-3.33", "jobs": [{job}]}}"#);
+        fs::write(folder.path().join("f.json"), text).expect("a file");
+        let record = imported(folder.path(), "f.json");
+        let told = |arm: &Arm| {
+            let direction = arm.params["direction"].as_str().expect("a word").to_owned();
+            (arm.name.clone(), direction, arm.median)
+        };
+        record.arms.iter().map(told).collect::<Vec<_>>()
+    };
+    let arm = |name: &str, direction: &str, median| (name.into(), direction.into(), Some(median));
+    let mixed = format!(r#""mixed": {}"#, of(256));
+    assert_eq!(arms(&mixed), [arm("j", "mixed", 256.5)]);
+    let both = format!(r#""read": {}, "write": {}, {mixed}"#, of(132), of(124));
+    assert_eq!(arms(&both), [arm("j/read", "read", 132.5), arm("j/write", "write", 124.5)]);
 }
 
 #[test]

@@ -114,6 +114,8 @@ fn ends_that_are_none_are_refused() {
     refused("null:pipe", "only be the sink");
     run(&mut bytepath(&["bench", "movers", "--pair", "file:socket", "--inlet", "splice-null"]))
         .refused(2, &["empties pipes, and the sink is a socket"]);
+    run(&mut bytepath(&["bench", "movers", "--bytes", "1M", "--peer", "cat", "--with", "cat"]))
+        .refused(2, &["cat would run twice"]);
     run(&mut bytepath(&["bench", "movers", "--with", " "])).refused(2, &["--with needs"]);
     run(&mut bytepath(&["bench", "movers", "--dir", "/no/such"])).refused(1, &["/no/such"]);
 }

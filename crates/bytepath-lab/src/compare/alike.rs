@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use bytepath_report::{Arm, Difference, PEAK_AT_MOST, Record, latency};
 use serde_json::Value;
 
+use crate::arm::INTACT;
+
 /// Settings that say how long, how often or where the work was done, and not what it is: told where
 /// they differ, and no reason against a comparison.
 const CIRCUMSTANCES: [&str; 12] = [
@@ -33,9 +35,10 @@ const VALUE_CHARACTERS_MAX: usize = 80;
 
 /// Parameters that were found by measuring although they look like chosen ones: whole numbers, texts;
 /// and the words of a command that was made, which name the seed and the folder of their run.
-const MEASURED: [&str; 7] = [
+const MEASURED: [&str; 8] = [
     PEAK_AT_MOST,
     latency::PARAM,
+    INTACT,
     "would_block",
     "verified_blocks",
     "bytes_held",
@@ -228,6 +231,7 @@ mod tests {
             let mut arm = Arm::new("copy", Unit::Seconds);
             arm.params.insert(PEAK_AT_MOST.to_owned(), peak.into());
             arm.params.insert("context_switches".to_owned(), (peak / 4096).into());
+            arm.params.insert(INTACT.to_owned(), (peak < 6_400_000).into());
             arm.params.insert("chunk_bytes".to_owned(), chunk.into());
             record_of(vec![arm])
         };

@@ -115,7 +115,9 @@ pub fn compare(
         return Err(CompareError::NoArm(why_none(runs)));
     }
     let repeats = Repeats::of(runs, others);
-    let compared = names.iter().map(|name| arm(&arms, name, &repeats, pairs, settings)).collect();
+    let compared: Vec<_> =
+        names.iter().map(|name| arm(&arms, name, &repeats, pairs, settings)).collect();
+    notes.extend(repeats.assumed_for(&compared));
     let records: Vec<_> = runs.iter().map(|run| &run.record).collect();
     notes.extend(alike::params(&arms, &names));
     Ok(Comparison {
@@ -305,6 +307,7 @@ struct Repeats<'a> {
 
 impl<'a> Repeats<'a> {
     fn of(runs: &[Run], others: Option<&'a [Record]>) -> Repeats<'a> {
+        let left_out = others.is_none();
         let compared = |other: &Record| runs.iter().any(|run| is_itself(&run.record, other));
         let mut groups: Vec<(&Record, Vec<Arms<'a>>)> = Vec::new();
         for run in runs {
@@ -312,13 +315,18 @@ impl<'a> Repeats<'a> {
                 groups.push((&run.record, Vec::new()));
             }
         }
-        for other in others.unwrap_or_default().iter().filter(|other| !compared(other)) {
+        let others = others.unwrap_or_default();
+        for (index, other) in others.iter().enumerate() {
+            // A copy of a run is no further run.
+            if compared(other) || others[..index].iter().any(|known| is_itself(known, other)) {
+                continue;
+            }
             if let Some((_, group)) = groups.iter_mut().find(|(first, _)| is_like(first, other)) {
                 group.push(by_name(other));
             }
         }
         let groups = groups.into_iter().map(|(_, group)| group).collect();
-        Repeats { groups, left_out: others.is_none() }
+        Repeats { groups, left_out }
     }
 
     /// How many of them told anything: a group of one does not.
@@ -350,6 +358,21 @@ impl<'a> Repeats<'a> {
             .collect();
         let groups = values.iter().map(|group| group.iter().map(Vec::as_slice).collect());
         Spread::of(groups).map_or(Between::Assumed, Between::Measured)
+    }
+
+    /// The arms of which, other than of the rest, too few of them tell anything.
+    fn assumed_for(&self, arms: &[ComparedArm]) -> Option<String> {
+        let has_ratio =
+            |arm: &&ComparedArm| arm.runs.iter().flatten().any(|run| run.ratio.is_some());
+        let is_assumed = |arm: &&ComparedArm| self.between(&arm.name) == Between::Assumed;
+        let names = arms.iter().filter(has_ratio).filter(is_assumed).map(|arm| arm.name.as_str());
+        let names: Vec<_> = names.filter(|_| self.count() > 0).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "how far runs lie apart is assumed of {}: too few further runs have a figure of it",
+                names.join(", ")
+            )
+        })
     }
 
     fn sentence(&self) -> String {

@@ -27,7 +27,7 @@ pub(super) struct Job<'a> {
     expected: Vec<u8>,
     tally: Tally,
     /// What the engine had counted when the measuring began.
-    before: (Option<u64>, u64),
+    before: (Option<u64>, Option<u64>),
 }
 
 /// What a thread did while it was measured.
@@ -36,7 +36,7 @@ pub(super) struct Tally {
     /// Requests a second, over the time from its first moment to its last.
     per_second: f64,
     calls: Option<u64>,
-    would_block: u64,
+    would_block: Option<u64>,
     latencies: Histogram<u64>,
     pub(super) verified: u64,
 }
@@ -61,7 +61,7 @@ impl<'a> Job<'a> {
             done: Vec::with_capacity(drive.depth),
             expected: vec![0; drive.io_bytes],
             tally: Tally::new()?,
-            before: (None, 0),
+            before: (None, None),
         };
         for slot in 0..drive.depth {
             // What is written unless it is verified: bytes that do not compress.
@@ -92,8 +92,9 @@ impl<'a> Job<'a> {
         let seconds = (now - began).max(1) as f64 / 1e9;
         self.tally.per_second = self.tally.requests as f64 / seconds;
         let (calls, would_block) = (self.engine.calls(), self.engine.would_block());
-        self.tally.calls = calls.zip(self.before.0).map(|(after, before)| after - before);
-        self.tally.would_block = would_block - self.before.1;
+        let since = |(after, before): (u64, u64)| after - before;
+        self.tally.calls = calls.zip(self.before.0).map(since);
+        self.tally.would_block = would_block.zip(self.before.1).map(since);
         self.drain()
     }
 
@@ -224,13 +225,21 @@ impl<'a> Job<'a> {
     }
 }
 
+/// The count of two threads together, as far as they know theirs.
+fn both(count: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (count, other) {
+        (Some(count), Some(more)) => Some(count + more),
+        (count, more) => count.or(more),
+    }
+}
+
 impl Tally {
     pub(super) fn new() -> Result<Tally, DriveError> {
         Ok(Tally {
             requests: 0,
             per_second: 0.0,
             calls: None,
-            would_block: 0,
+            would_block: None,
             latencies: latency::empty(),
             verified: 0,
         })
@@ -239,11 +248,8 @@ impl Tally {
     pub(super) fn add(&mut self, other: &Tally) -> Result<(), DriveError> {
         self.requests += other.requests;
         self.per_second += other.per_second;
-        self.calls = match (self.calls, other.calls) {
-            (Some(calls), Some(more)) => Some(calls + more),
-            (calls, more) => calls.or(more),
-        };
-        self.would_block += other.would_block;
+        self.calls = both(self.calls, other.calls);
+        self.would_block = both(self.would_block, other.would_block);
         self.verified += other.verified;
         self.latencies
             .add(&other.latencies)

@@ -80,8 +80,8 @@ pub struct DriveReport {
     pub seconds: f64,
     /// System calls, where the engine knows them.
     pub calls: Option<u64>,
-    /// Requests that had to be made again by a call that waits.
-    pub would_block: u64,
+    /// Requests that had to be made again by a call that waits, where the engine asks for answers at once.
+    pub would_block: Option<u64>,
     /// What the process used meanwhile: from when the first thread is measured until the last one is no
     /// longer.
     pub usage: Usage,

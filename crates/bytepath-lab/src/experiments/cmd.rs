@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::Description;
 use crate::arm::Arm;
 use crate::cmd_work::{By, CmdWork, Steps};
+use crate::facts::FILE_SYSTEM;
 use crate::to_the_end::Tolerated;
 
 /// What it asks.
@@ -89,8 +90,8 @@ pub fn arms(commands: &[Asked], shared: &Shared<'_>) -> (Vec<Arm>, Rc<Cell<bool>
     (commands.iter().map(arm).collect(), is_short)
 }
 
-/// Parameters of a command that are no variables of it.
-const OWN: [&str; 3] = ["command", EXIT_CODES, PEAK_AT_MOST];
+/// Parameters of a command that are no variables of it, or would be taken for what they do not mean.
+const OWN: [&str; 4] = ["command", EXIT_CODES, PEAK_AT_MOST, FILE_SYSTEM];
 
 /// The parameters of a command: its text, and what its variables stand for. One that is called like
 /// a parameter of another kind has a prefix.

@@ -16,6 +16,7 @@ use crate::copies::copiers::{Copier, Line};
 use crate::copies::ground::{self, Ground};
 use crate::copies::material::{Amount, Kind, Supply};
 use crate::copies::work::{Cache, CopyWork, Mover, Until};
+use crate::facts::FILE_SYSTEM;
 
 /// What it asks.
 pub const DESCRIPTION: Description = Description {
@@ -190,7 +191,7 @@ impl Section<'_> {
             params.insert("copier".to_owned(), line.into());
         }
         if let Ok(ground) = &self.place.ground {
-            params.insert("file_system".to_owned(), ground.file_system().into());
+            params.insert(FILE_SYSTEM.to_owned(), ground.file_system().into());
         }
         Arm {
             name: format!("{}/{name}", self.name()),

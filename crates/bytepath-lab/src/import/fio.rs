@@ -32,6 +32,8 @@ struct Job {
     read: Option<Direction>,
     write: Option<Direction>,
     trim: Option<Direction>,
+    /// All of them together, with `unified_rw_reporting`; with `both`, beside them.
+    mixed: Option<Direction>,
     #[serde(default)]
     job_runtime: f64,
     #[serde(default)]
@@ -130,7 +132,11 @@ fn arms_of(job: &Job, output: &Output) -> Result<Vec<(Arm, Option<String>)>, Imp
     }
     let directions = [("read", &job.read), ("write", &job.write), ("trim", &job.trim)];
     let active = directions.into_iter().filter_map(|(name, of)| Some((name, of.as_ref()?)));
-    let active: Vec<_> = active.filter(|(_, of)| of.total_ios > 0.0).collect();
+    let did_any = |(_, of): &(&str, &Direction)| of.total_ios > 0.0;
+    let mut active: Vec<_> = active.filter(did_any).collect();
+    if active.is_empty() {
+        active.extend(job.mixed.as_ref().map(|of| ("mixed", of)).filter(did_any));
+    }
     let several = active.len() > 1;
     let all_bytes: f64 = active.iter().map(|(_, of)| of.io_bytes).sum();
     active

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use bytepath_lab::arm::{Arm, Outcome, Timing, Work};
+use bytepath_lab::arm::{Arm, INTACT, Outcome, Timing, Work};
 use bytepath_lab::lab::{Blocks, CONTROL_SUFFIX};
 use bytepath_report::{Costs, PEAK_AT_MOST, Verdict};
 use serde_json::json;
@@ -78,6 +78,36 @@ fn a_peak_of_memory_that_few_runs_tell_is_no_figure_but_a_bound() {
     };
     assert_eq!(peaking(false), (Some(5000.0), None));
     assert_eq!(peaking(true), (None, Some(json!(7000))));
+}
+
+/// Finds its bytes damaged in so many samples, and intact from then on.
+struct Damaged {
+    samples: u32,
+    done: Cell<u32>,
+}
+
+impl Work for Damaged {
+    fn sample(&self, _: &Timing) -> Result<Outcome, String> {
+        let done = self.done.replace(self.done.get() + 1);
+        let found = BTreeMap::from([(INTACT.to_owned(), (done >= self.samples).into())]);
+        Ok(Outcome { value: 1.0, seconds: 0.001, found, ..Outcome::default() })
+    }
+
+    fn trial(&self, _: &Timing) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn bytes_that_were_damaged_once_are_not_intact() {
+    let intact = |samples| {
+        let damaged = worked("b", Ok(Box::new(Damaged { samples, done: Cell::new(0) })));
+        let record = recorded(vec![steady("a", 1.0), damaged], 5);
+        found(&record, "b").params.get(INTACT).cloned()
+    };
+    assert_eq!(intact(0), Some(json!(true)));
+    // One that others disturbed does not count, and is taken once more.
+    assert_eq!(intact(3), Some(json!(false)));
 }
 
 #[test]

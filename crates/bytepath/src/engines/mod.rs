@@ -86,9 +86,10 @@ pub trait Engine {
     /// System calls made so far by this thread, where the engine knows them.
     fn calls(&self) -> Option<u64>;
 
-    /// Requests that could not be answered at once and were made again by a call that waits.
-    fn would_block(&self) -> u64 {
-        0
+    /// Requests that could not be answered at once and were made again by a call that waits, where the
+    /// engine asks for answers at once.
+    fn would_block(&self) -> Option<u64> {
+        None
     }
 
     /// What a request's errno says about this engine and the file, for people.

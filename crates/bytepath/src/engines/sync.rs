@@ -170,7 +170,7 @@ impl Engine for Sync<'_> {
         Some(self.calls)
     }
 
-    fn would_block(&self) -> u64 {
-        self.would_block
+    fn would_block(&self) -> Option<u64> {
+        (self.waiting == Waiting::OnceRefused).then_some(self.would_block)
     }
 }

@@ -180,7 +180,8 @@ impl Copier<'_> {
             if let Some(there) = self.shared.asks_later(stat, sink) {
                 let is_it = place.stat(Follow::No).is_ok_and(|made| same_file(&made, &there));
                 if !is_it && !self.shared.may_overwrite(pair, &there) {
-                    self.shared.skipped(pair, stat);
+                    // The file itself was copied, and is counted.
+                    voice.ledger.outcome(Outcome::Skipped);
                     return Some(Ok(()));
                 }
                 self.shared.say_copied(pair, None);

@@ -387,6 +387,15 @@ fn what_the_user_declines_is_neither_told_as_copied_nor_taken_for_a_copy() {
     let done =
         in_folder("echo other >c; echo y | $bytepath cp -v -i --resume large c; cmp large c");
     assert_eq!(done.stdout, "'large' -> 'c'\n");
+    let done = in_folder("echo other >c; echo n | $bytepath cp --debug -i --resume large c");
+    assert_eq!(done.stdout, "skipped 'c'\n");
+    // What is copied is told before how.
+    let done = in_folder(
+        "cp part c; echo other >>c; echo y | $bytepath cp -v -i --resume large c; cmp large c",
+    );
+    assert_eq!(done.stdout, "'large' -> 'c'\nwent on with 'c' at byte 3000001\n", "{done:?}");
+    let done = in_folder("$bytepath cp -v -i --resume large part; cmp large part");
+    assert_eq!(done.stdout, "'large' -> 'part'\nwent on with 'part' at byte 3000001\n");
     // Names of one file: none becomes a name of what is there, and each that is there is asked about.
     let names = "mkdir s t; echo new >s/a; ln s/a s/b; echo old >t/b";
     let done = in_folder(&format!(

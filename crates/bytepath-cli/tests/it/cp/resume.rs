@@ -406,6 +406,19 @@ fn what_the_user_declines_is_neither_told_as_copied_nor_taken_for_a_copy() {
     let [declined, all_declined, copied] = ["new\nold\n", "old\nold\n", "new\nnew\none\n"];
     assert_eq!(done.stdout, [declined, all_declined, copied].concat(), "{done:?}");
     assert_eq!(done.stderr.matches("overwrite").count(), 1 + 2 + 2, "{done:?}");
+    // A symbolic link to the copy is no name of it yet.
+    let done = in_folder(
+        "mkdir s t; echo new >s/a; ln s/a s/b; echo new >t/b; ln -s b t/a; \
+         yes n | $bytepath cp -aT -i --resume s t; readlink t/a; cat t/b",
+    );
+    assert_eq!(done.stdout, "b\nnew\n", "{done:?}");
+    // What was copied by one name is not skipped as well.
+    let done = in_folder(&format!(
+        "{names}; yes n | $bytepath cp -d -i --resume --progress s/a s/b t; cat t/a t/b"
+    ));
+    assert_eq!(done.stdout, declined, "{done:?}");
+    assert!(done.stderr.contains("1 file, 4 B"), "{done:?}");
+    assert!(!done.stderr.contains("skipped"), "{done:?}");
     // Nor is an operand told that what is there was just made.
     let done = in_folder(
         "mkdir s t; echo 1 >s/large; echo old >t/large; \

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -266,8 +267,11 @@ fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Arc<Place>>), Errno
 /// The permissions of a part.
 const PART_MODE: u32 = 0o600;
 
-/// How often a part is opened that somebody else names at the same moment.
+/// How often a part is opened that somebody else names at the same moment, or holds.
 const ATTEMPTS_MAX: u32 = 10;
+
+/// How long whoever only looks whether a part can be removed may hold it, about.
+const HELD_FOR: Duration = Duration::from_millis(100);
 
 /// The name of what is not whole yet.
 pub(super) fn part_name(name: &OsStr) -> OsString {
@@ -310,7 +314,8 @@ fn part(place: &Place, source: &Stat) -> Result<Option<(OwnedFd, Place)>, Errno>
         // Another refusal is that of a file system without locks.
         let locked = rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive);
         if locked == Err(Errno::WOULDBLOCK) {
-            return Err(Errno::BUSY);
+            std::thread::sleep(HELD_FOR);
+            continue;
         }
         // Whoever held it before may have given it its last name.
         if !part.stat(Follow::No).is_ok_and(|named| same_file(&named, &stat)) {

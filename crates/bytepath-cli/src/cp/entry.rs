@@ -1,5 +1,6 @@
 //! One entry: a file, link, device or directory, and the place where its copy is to be.
 
+use bytepath_report::Outcome;
 use rustix::fs::{FileType, OFlags, Stat};
 
 use super::attributes::Subject;
@@ -178,12 +179,15 @@ impl Copier<'_> {
         let (voice, place) = (self.shared.voice, earlier.place());
         if !is_directory(stat) {
             if let Some(there) = self.shared.asks_later(stat, sink) {
-                let is_it = place.stat(Follow::No).is_ok_and(|made| same_file(&made, &there));
+                // A symbolic link that leads to the copy is another entry, and would be replaced.
+                let is_it = sink.link.is_none()
+                    && place.stat(Follow::No).is_ok_and(|made| same_file(&made, &there));
                 if !is_it && !self.shared.may_overwrite(pair, &there) {
-                    self.shared.skipped(pair, stat);
+                    // The file itself was copied, and is counted.
+                    voice.ledger.outcome(Outcome::Skipped);
                     return Some(Ok(()));
                 }
-                self.shared.say_copied(pair, None);
+                self.shared.say_copied_late(pair);
             }
             return Some(self.link_to_earlier(pair, earlier));
         }

@@ -118,11 +118,8 @@ impl Copier<'_> {
     /// Whether what is there is to be replaced: by its age, by its being there, by the user's word.
     fn is_wanted(&mut self, pair: &Pair, stat: &Stat, there: &Stat) -> Done<bool> {
         let (settings, voice) = (self.shared.settings, self.shared.voice);
-        let skipped = || format!("skipped {}", q(&pair.sink.shown));
         if settings.update && !is_newer(stat, there, settings.preserve.timestamps) {
-            if settings.debug {
-                voice.line(skipped().as_bytes());
-            }
+            self.shared.say_skipped(pair);
             self.link_though_older(pair, stat)?;
             return Ok(false);
         }
@@ -141,9 +138,7 @@ impl Copier<'_> {
             }
         };
         if !replaces {
-            if settings.debug {
-                voice.line(skipped().as_bytes());
-            }
+            self.shared.say_skipped(pair);
             self.shared.skipped(pair, stat);
         }
         Ok(replaces)

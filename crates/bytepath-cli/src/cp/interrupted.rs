@@ -13,7 +13,7 @@ use signal_hook::flag::register_usize;
 
 use super::hand::Hand;
 use super::resume::contradiction;
-use super::settings::Make;
+use super::settings::{Backup, Existing, Make, Settings};
 use super::shared::Shared;
 use super::stopping::PATIENCE;
 use super::voice::q;
@@ -109,9 +109,8 @@ fn advice(shared: &Shared<'_>, reached: Reached) -> &'static str {
     }
     match shared.settings.make {
         Make::Copy => {}
-        // A link that is there is in the way of the same link.
-        Make::SymbolicLink => return "not all is done",
-        Make::HardLink | Make::Attributes => return "not all is done; the same command goes on",
+        _ if goes_on(shared.settings) => return "not all is done; the same command goes on",
+        _ => return "not all is done",
     }
     match (shared.extras.atomic, shared.extras.resume) {
         (false, _) if anew => "what was being copied is not whole; what is no file begins anew",
@@ -123,5 +122,20 @@ fn advice(shared: &Shared<'_>, reached: Reached) -> &'static str {
             "what was being copied is not whole"
         }
         (false, false) => "what was being copied is not whole; --resume goes on",
+    }
+}
+
+/// Whether the same command does what is left of links, or of attributes: of copies, `--resume` does.
+fn goes_on(settings: &Settings) -> bool {
+    match settings.make {
+        Make::HardLink => settings.existing != Existing::Refuse,
+        // What has no attributes yet is there, and newer than its source.
+        Make::Attributes => {
+            matches!(settings.existing, Existing::Overwrite | Existing::Ask)
+                && settings.backup == Backup::None
+                && !settings.update
+        }
+        // A link that is there is in the way of the same link.
+        Make::SymbolicLink | Make::Copy => false,
     }
 }

@@ -71,13 +71,9 @@ impl Shared<'_> {
         if self.settings.make == Make::Attributes {
             self.voice.ledger.outcome(Outcome::Attributes);
         }
-        let asks = self.asks_later(stat, sink).is_some();
         let resumed = self.resumed(pair, stat, (source, opened), sink)?;
         if let Resumed::LeftAlone = resumed {
             return Ok(Made::LeftAlone);
-        }
-        if asks {
-            self.say_copied(pair, None);
         }
         let mut copy = match resumed {
             Resumed::Copy(copy) => *copy,

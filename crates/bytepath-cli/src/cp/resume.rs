@@ -119,16 +119,17 @@ impl Shared<'_> {
         let kept = self.compare(pair, (source, &open), self.why_compared(&there))?;
         // Names that it has beside those of its source keep what they have.
         let is_kept = !(self.parts_names(sink) && there.st_nlink > stat.st_nlink);
+        let is_beginning = kept == Kept::Whole || is_file(&there) && kept == all_of(&open);
+        if !is_beginning && !self.may_overwrite(pair, &there) {
+            return Ok(self.left_alone(pair, stat));
+        }
+        self.say_copied_late(pair);
         if kept == Kept::Whole && is_kept {
             if self.extras.atomic {
                 leftovers::remove_part(&pair.sink);
             }
             self.count_kept(pair, &open, bytes, Outcome::Kept)?;
             return Ok(Resumed::Copy(self.kept_copy(open, stat, kept).into()));
-        }
-        let is_beginning = kept == Kept::Whole || is_file(&there) && kept == all_of(&open);
-        if !is_beginning && !self.may_overwrite(pair, &there) {
-            return Ok(self.left_alone(pair, stat));
         }
         if self.extras.atomic {
             return self.begin_part(pair, stat, source, sink);
@@ -148,8 +149,19 @@ impl Shared<'_> {
 
     /// Whether the user lets a file be overwritten that is no beginning of its source.
     pub(super) fn may_overwrite(&self, pair: &Pair, there: &Stat) -> bool {
-        self.settings.existing != Existing::Ask
-            || self.voice.asks(&self.question(&pair.sink, there))
+        let may = self.settings.existing != Existing::Ask
+            || self.voice.asks(&self.question(&pair.sink, there));
+        if !may {
+            self.say_skipped(pair);
+        }
+        may
+    }
+
+    /// Says what is copied, where nothing was said before it was known whether the user is to be asked.
+    pub(super) fn say_copied_late(&self, pair: &Pair) {
+        if self.settings.existing == Existing::Ask {
+            self.say_copied(pair, None);
+        }
     }
 
     /// Does for a copy that begins anew what was left until now: asks the user, and parts the file
@@ -161,6 +173,7 @@ impl Shared<'_> {
         if !self.may_overwrite(pair, &there) {
             return Ok(self.left_alone(pair, stat));
         }
+        self.say_copied_late(pair);
         self.part_names(pair, &there, sink).map(|_| Resumed::Not)
     }
 

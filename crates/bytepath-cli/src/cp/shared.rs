@@ -100,6 +100,12 @@ impl Shared<'_> {
         }
     }
 
+    pub(super) fn say_skipped(&self, pair: &Pair) {
+        if self.settings.debug {
+            self.voice.line(format!("skipped {}", q(&pair.sink.shown)).as_bytes());
+        }
+    }
+
     pub(super) fn say_copied(&self, pair: &Pair, backup: Option<&Place>) {
         if self.settings.verbose {
             let mut line = format!("{} -> {}", q(&pair.source.shown), q(&pair.sink.shown));

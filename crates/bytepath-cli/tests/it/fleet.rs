@@ -337,6 +337,41 @@ fn a_range_that_cannot_be_brought_to_the_device_is_copied_again() {
 }
 
 #[test]
+fn what_was_copied_of_a_range_before_it_failed_is_brought_to_the_device() {
+    if !may_trace() {
+        return;
+    }
+    // The second step of two finds no room; what is given back begins behind what is on the device.
+    for (fault, left, copied) in [("", 16 << 20, 16 << 20), ("-e inject=fsync:error=EIO", 0, 0)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(prepared(folder.path()));
+        let options = ["-a", "--reflink=never", "--route", "read-write", "--fsync"];
+        let mut piece = Piece::after("", folder.path(), "two", &options);
+        let of = begun(folder.path(), &mut piece, 32);
+        let calls = folder.path().join("calls");
+        let trace = format!(
+            "set -- -e inject=write:error=EDQUOT:when=150 {fault} \"$0\" \"$@\"\n\
+             set -- -f -qqq -o {} -e trace=write,fsync \"$@\"\nexec strace \"$@\"",
+            calls.display()
+        );
+        let mut full = Piece::after(&trace, folder.path(), "three", &options);
+        let range = part(&of, "range", json!({ "a": 0, "z": 32 << 20, "w": 1.0 }));
+        let answer = full.ask(json!([range]));
+        let rest = &answer["rest"];
+        assert!(answer["stop"].is_string(), "{answer}");
+        assert_eq!((&rest[0]["a"], &rest[0]["z"]), (&json!(left), &json!(32 << 20)), "{answer}");
+        assert_eq!(answer["bytes"], json!(copied), "{answer}");
+        let calls = fs::read_to_string(calls).expect("strace wrote it");
+        assert_eq!(calls.matches("fsync(").count(), 1, "{fault}");
+        assert_eq!(piece.ask(rest.clone())["bytes"], json!((32 << 20) - copied));
+        let end = part(&of, "end", json!({ "size": 32 << 20, "w": 0.0 }));
+        assert_eq!(piece.ask(json!([end]))["files"], 1);
+        let read = |name: &str| fs::read(folder.path().join(name)).expect("a file");
+        assert!(read("from/large") == read("to/large"));
+    }
+}
+
+#[test]
 fn a_directory_of_another_file_system_has_its_share_of_the_work() {
     let device = |path| fs::metadata(path).ok().map(|found| found.dev());
     let (Some(outer), Some(inner)) = (device("/dev"), device("/dev/shm")) else {

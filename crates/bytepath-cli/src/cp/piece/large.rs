@@ -144,7 +144,8 @@ impl Work<'_> {
     pub(super) fn range(&mut self, of: Staged, (a, z): (u64, u64), w: f64) {
         let (mut at, before) = (a, self.bytes_before);
         let done = self.ranged(&of, (&mut at, z));
-        // Also where it failed, it goes on from there.
+        // Also where it failed: it goes on from there once there is room. After any other failure all of the
+        // file is copied anew, and none of this counts.
         self.moved(of.k, before);
         match done {
             Ok(()) => {
@@ -173,20 +174,47 @@ impl Work<'_> {
             }
             opened => opened.map_err(said)?,
         };
-        let sink_stat = rustix::fs::fstat(&sink).map_err(said)?;
+        let copied = self.copy_steps(&of.s, (&pair, &source, &stat), &sink, (at, z));
+        let synced = match self.shared.extras.fsync {
+            // Also of what was copied before it failed: another may go on from there.
+            true => self.shared.sync(&sink, &pair),
+            false => Ok(()),
+        };
+        if synced.is_err() {
+            // The kernel says so once: to sync it again would bring nothing of this to the device.
+            (*at, self.bytes_before) = began;
+        }
+        copied.and(synced)?;
+        // Another may have ended the file meanwhile. The bytes are the same; its time would not be.
+        match staged.stat(Follow::No) {
+            Err(Errno::NOENT) => self.set_times_back(&pair, &sink, &stat),
+            _ => Ok(()),
+        }
+    }
+
+    /// Copies step by step, as long as there is time.
+    fn copy_steps(
+        &mut self,
+        name: &Name,
+        (pair, source, stat): (&Pair, &OwnedFd, &Stat),
+        sink: &OwnedFd,
+        (at, z): (&mut u64, u64),
+    ) -> Done {
+        let (from, to) = (&pair.source.shown, &pair.sink.shown);
+        let failed = |errno| self.shared.voice.failed(format!("cannot write {}", q(to)), errno);
+        let sink_stat = rustix::fs::fstat(sink).map_err(failed)?;
         while *at < z {
             let end = z.min(*at + self.pace.bytes_within(STEP_TIME, STEP_BYTES));
-            let ends = (&stat, SinkEnd::of(&sink_stat));
+            let ends = (stat, SinkEnd::of(&sink_stat));
             let mut data = Data::new(self.shared, source.as_fd(), sink.as_fd(), ends);
-            let (from, to) = (&pair.source.shown, &pair.sink.shown);
             let said = |fault: crate::cp::data::Fault| {
                 self.shared.voice.wrong_by(fault.said(from, to), fault.errno())
             };
-            if !is_whole(&of.s.0) {
+            if !is_whole(&name.0) {
                 data.copy_range(*at, end).map_err(said)?;
             }
             if self.shared.extras.verify {
-                self.compare(&pair, (&source, &sink), (*at, end))?;
+                self.compare(pair, (source, sink), (*at, end))?;
             }
             *at = end;
             self.begins();
@@ -195,18 +223,7 @@ impl Work<'_> {
                 break;
             }
         }
-        if self.shared.extras.fsync
-            && let Err(told) = self.shared.sync(&sink, &pair)
-        {
-            // The kernel says so once: to sync it again would bring nothing of this to the device.
-            (*at, self.bytes_before) = began;
-            return Err(told);
-        }
-        // Another may have ended the file meanwhile. The bytes are the same; its time would not be.
-        match staged.stat(Follow::No) {
-            Err(Errno::NOENT) => self.set_times_back(&pair, &sink, &stat),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn set_times_back(&self, pair: &Pair, sink: &OwnedFd, stat: &Stat) -> Done {

@@ -104,6 +104,24 @@ fn nothing_is_advised_that_would_be_refused() {
         assert!(done.stderr.ends_with(&said), "{option}: {done:?}");
         assert_eq!(std::fs::read(&old).expect("a file"), b"old", "{option}");
     }
+    // What has no attributes yet would be left, or put aside.
+    for (option, advice) in [
+        ("--force", "not all is done; the same command goes on"),
+        ("--update", "not all is done"),
+        ("--update=none-fail", "not all is done"),
+        ("--no-clobber", "not all is done"),
+        ("--backup", "not all is done"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).to_str().expect("a name").to_owned();
+        let (pipe, new) = (path("fifo"), path("new"));
+        fifo(pipe.as_ref());
+        let cp = started(&["cp", "--fsync", "--attributes-only", option, &pipe, &new]);
+        // To open it takes somebody who writes to it.
+        until("the handler", || catches(cp.group, Signal::HUP));
+        let done = ended_by(cp, Signal::TERM);
+        assert!(done.stderr.ends_with(&format!(": {advice}\n")), "{option}: {done:?}");
+    }
 }
 
 #[test]

@@ -255,14 +255,17 @@ fn a_file_that_becomes_a_directory_is_copied_as_what_it_is_also_where_there_are_
     if !may_trace() {
         return;
     }
+    let poked = "-e inject=fstatfs:poke_exit=@arg2=4253465800000000";
+    if shell(&format!("strace -o /dev/null {poked} true")).status.code() != Some(0) {
+        return println!("skipped: strace cannot change what a call answers with here");
+    }
     let folder = tempfile::tempdir().expect("a folder");
     // The FIFO, which comes before the file, is read once all is known to be there. Every file system is XFS.
     let done = shell(&format!(
         "cd {}; mkdir s s/one s/two; mkfifo s/fifo; echo a file >s/file; \
          until [ $(stat -c %i s/fifo) -lt $(stat -c %i s/file) ]; do \
          mv s/file s/other$((i=i+1)); echo a file >s/file; done; \
-         strace -D -f -qqq -o /dev/null -e trace=fstatfs \
-         -e inject=fstatfs:poke_exit=@arg2=4253465800000000 \
+         strace -D -f -qqq -o /dev/null -e trace=fstatfs {poked} \
          $bytepath cp -r --copy-contents --jobs 2 s t & \
          exec 3>s/fifo; rm s/file; mkdir s/file; for i in 1 2 3; do mkdir s/file/d$i; \
          echo $i >s/file/f$i; done; echo read >&3; exec 3>&-; wait $! && cat t/fifo && \

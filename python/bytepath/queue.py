@@ -544,7 +544,19 @@ class JoinableQueue(Queue[_T]):
 
     def join(self, timeout: float | None = None) -> bool:
         """Waits until all objects that were put are told to be done; False where the time was over first."""
-        return self._counts().wait_until_done(timeout)
+        board, pool, left = self._counts(), self._pool, timeout
+        until = None if timeout is None else monotonic() + timeout
+        while board.wait_until_done(left):
+            # Somebody may have been killed between the putting of an object and the counting of it.
+            if pool is None:
+                return True
+            if not pool.settle(None if until is None else 0.0, board):
+                return False
+            if board.wait_until_done(0.0):
+                return True
+            if until is not None:
+                left = max(until - monotonic(), 0.0)
+        return False
 
     def _counted_by(self) -> _bytepath.Board | None:
         return self._board

@@ -10,6 +10,7 @@ import pickle
 import re
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from distributed import Client, LocalCluster  # noqa: E402
 from distributed.comm import CommClosedError  # noqa: E402
 
 from bytepath.fleet import analysis, cluster, each, files, findings, machines, metrics, report  # noqa: E402
-from bytepath.fleet import storage, words, worker  # noqa: E402
+from bytepath.fleet import signals, storage, words, worker  # noqa: E402
 from bytepath.fleet import __main__ as command_line  # noqa: E402
 from bytepath.fleet.__main__ import main, parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
@@ -1111,6 +1112,66 @@ def test_what_a_terminal_sends_to_all_in_it_leaves_no_command_behind(tmp_path, n
     # The command itself heeds them as ever.
     masks = [int(line.split()[1], 16) for line in (tmp_path / "signs").read_text().splitlines()]
     assert len(masks) == 2 and all(mask & 1 << number - 1 == 0 for mask in masks)
+
+
+@pytest.mark.parametrize("number", signals.ENDING)
+def test_a_signal_that_comes_when_others_begin_or_end_to_be_raised_is_not_lost(number):
+    """Before each instruction in turn: it is raised, or the loop hears of it, and all is as it was before."""
+
+    def raises_at(instruction):
+        """Whether it has come, and was raised."""
+        left = instruction
+
+        def trace(frame, event, _):
+            nonlocal left
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                left -= 1
+                if left == 0:
+                    signal.raise_signal(number)
+            return trace
+
+        def work():
+            with signals.raised():
+                pass
+
+        before = sys.gettrace()
+        try:
+            sys.settrace(trace)
+            work()
+        except signals.Interrupted as error:
+            assert error.number == number
+            return True, True
+        finally:
+            sys.settrace(before)
+        return left <= 0, False
+
+    def by_loop(*_):
+        """Heard of by the descriptor, as of asyncio's handlers."""
+
+    loop, wakes = socket.socketpair()
+    with loop, wakes:
+        loop.setblocking(False)
+        wakes.setblocking(False)
+        handlers = {each: signal.signal(each, by_loop) for each in signals.ENDING}
+        descriptor = signal.set_wakeup_fd(wakes.fileno())
+        try:
+            instruction, comes, times = 0, True, 0
+            while comes:
+                instruction += 1
+                comes, is_raised = raises_at(instruction)
+                heard = b""
+                with contextlib.suppress(BlockingIOError):
+                    heard = loop.recv(100)
+                assert not comes or is_raised or heard == bytes([number]), instruction
+                assert all(signal.getsignal(each) is by_loop for each in signals.ENDING), instruction
+                assert signal.set_wakeup_fd(wakes.fileno()) == wakes.fileno(), instruction
+                times += is_raised
+            assert times
+        finally:
+            signal.set_wakeup_fd(descriptor)
+            for each, handler in handlers.items():
+                signal.signal(each, handler)
 
 
 @pytest.mark.parametrize("paths", [("", "copy"), ("source", "")])

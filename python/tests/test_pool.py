@@ -407,6 +407,18 @@ def test_what_who_is_killed_in_its_turn_has_put_is_to_be_done_and_nothing_else(m
     assert not queue.join(0)
 
 
+def test_who_waits_until_all_is_done_waits_for_what_who_is_killed_has_put_last():
+    queue = bytepath.JoinableQueue(receivers="many")
+    queue.put("one")
+    child = fork().Process(target=die_while_putting, args=(queue, "before it is counted"))
+    child.start()
+    child.join()
+    queue.task_done()
+    assert not queue.join(0)
+    queue.task_done()
+    assert queue.join(10)
+
+
 @contextlib.contextmanager
 def turn_of_another(queue: bytepath.Queue):
     """As while a process that was stopped in its turn has it: the one that began this one."""

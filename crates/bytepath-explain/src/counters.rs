@@ -117,7 +117,7 @@ impl Counting {
                 Err(why) => refused.push(why),
             }
         }
-        missing.extend(not_counted(&refused, None, self.whom));
+        missing.extend(not_counted(&refused, self.before.as_ref(), self.whom));
         // What is counted by elimination.
         if let (Some(all), Some(involuntary)) =
             (numbers.get(name::SWITCHES), numbers.get(name::SWITCHES_INVOLUNTARY))
@@ -149,20 +149,25 @@ impl Tried {
 impl Sum {
     /// The number; where a part of it is not known, why.
     fn number(self) -> Result<(&'static str, f64), (&'static str, String)> {
-        let mut sum = 0.0;
+        let (mut count, mut enabled_ns, mut running_ns) = (0, 0, 0);
         for mut event in self.events {
             let read = event.read_count_and_time().map_err(|error| (self.name, why(&error)))?;
-            let whole = match self.takes_turns {
-                true => of_all_time(read.count, read.time_enabled, read.time_running),
-                false => Some(read.count as f64),
-            };
-            sum += whole.ok_or_else(|| (self.name, NO_TURN.to_owned()))?;
+            count += read.count;
+            enabled_ns += read.time_enabled;
+            running_ns += read.time_running;
         }
-        Ok((self.name, sum))
+        // All together, as the kernel adds up those that are inherited: a thread that was too short on its CPU
+        // for a turn says nothing of the others.
+        let whole = match self.takes_turns {
+            true => of_all_time(count, enabled_ns, running_ns),
+            false => Some(count as f64),
+        };
+        let number = whole.ok_or_else(|| (self.name, NO_TURN.to_owned()))?;
+        Ok((self.name, number))
     }
 }
 
-/// What an event that took turns would have counted in all of its time; none where it had no turn.
+/// What events that took turns would have counted in all of their time; none where they had no turn.
 fn of_all_time(count: u64, enabled_ns: u64, running_ns: u64) -> Option<f64> {
     match (enabled_ns, running_ns) {
         (0, _) => Some(0.0),
@@ -339,6 +344,63 @@ mod tests {
         assert_eq!(of_all_time(5, 300, 100), Some(15.0));
         assert_eq!(of_all_time(0, 0, 0), Some(0.0), "its thread never ran");
         assert_eq!(of_all_time(0, 300, 0), None);
+    }
+
+    /// An event that never had a turn, as it is for a CPU on which its thread was not, and one that always had.
+    fn without_a_turn_and_with() -> Option<[Counter; 2]> {
+        let before = rustix::thread::sched_getaffinity(None).expect("it has some");
+        let mut cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| before.is_set(*cpu));
+        let (here, there) = cpus.next().zip(cpus.next())?;
+        let mut only = rustix::thread::CpuSet::new();
+        only.set(here);
+        rustix::thread::sched_setaffinity(None, &only).expect("it is one of them");
+        let on = |cpu| {
+            let mut builder = Builder::new(Software::PAGE_FAULTS_MIN);
+            builder.observe_self().one_cpu(cpu).enabled(true).build().ok()
+        };
+        let (mut without, mut with) = on(there).zip(on(here))?;
+        let mut has_time = || {
+            let times = [&mut without, &mut with].map(|event| {
+                let read = event.read_count_and_time().expect("it is there");
+                (read.time_enabled > 0, read.time_running > 0)
+            });
+            times == [(true, false), (true, true)]
+        };
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !has_time() {
+            assert!(std::time::Instant::now() < until, "{without:?}, {with:?}");
+        }
+        rustix::thread::sched_setaffinity(None, &before).expect("it had these");
+        Some([without, with])
+    }
+
+    fn taking_turns(events: Vec<Counter>) -> Sum {
+        Sum { name: name::FAULTS_MINOR, events, takes_turns: true }
+    }
+
+    #[test]
+    fn a_thread_without_a_turn_takes_nothing_from_what_the_others_counted() {
+        let Some([without, mut with]) = without_a_turn_and_with() else {
+            return println!("skipped: no events, or a single CPU");
+        };
+        with.disable().expect("it is there");
+        let count = with.read().expect("it is there");
+        let (_, number) = taking_turns(vec![without, with]).number().expect("one had its turns");
+        assert!(number >= count as f64, "{number} of {count}");
+    }
+
+    #[test]
+    fn what_is_told_everybody_is_counted_in_part_where_its_event_told_nothing() {
+        let Some([without, _]) = without_a_turn_and_with() else {
+            return println!("skipped: no events, or a single CPU");
+        };
+        let tried = Tried { sums: vec![taking_turns(vec![without])], refused: Vec::new() };
+        let before = Some(so_far(Whom::Started));
+        let mut missing = Vec::new();
+        let numbers = Counting { tried, whom: Whom::Started, before }.stop(&mut missing);
+        assert!(numbers.contains_key(name::FAULTS_MINOR), "{numbers:?}");
+        let said = "not counted: what is not over by the end (page-faults-minor): ";
+        assert_eq!(missing, [format!("{said}{NO_TURN}")]);
     }
 
     #[test]

@@ -293,39 +293,69 @@ fn allowed(whom: Whom) -> Vec<u32> {
     }
 }
 
-/// How long the kernel has worked for the processes that there are, in ticks: for each itself, and for those
-/// of its children that have ended. By their numbers, and when they began.
-struct Worked(HashMap<(u32, u64), (u64, u64)>);
+/// How long the kernel has worked for the processes that there are, by their numbers.
+struct Worked(HashMap<u32, Process>);
+
+#[derive(Clone, Copy, Default)]
+struct Process {
+    parent: u32,
+    began: u64,
+    /// How long the kernel has worked for itself, in ticks.
+    own: u64,
+    /// And for those of its children that have ended, if it has waited for them.
+    of_ended: u64,
+}
+
+impl Process {
+    fn of(pid: u32) -> Option<Process> {
+        let stat = Stat::of(&pid.to_string());
+        let parent = u32::try_from(stat.number(1)?).ok()?;
+        let [own, of_ended] = [stat.number(12)?, stat.number(14)?];
+        Some(Process { parent, began: stat.number(19)?, own, of_ended })
+    }
+}
 
 impl Worked {
     /// What this process starts counts once it has ended.
     fn by_now(whom: Whom) -> Worked {
-        const SYSTEM: usize = 12;
-        const OF_CHILDREN: usize = 14;
-        const BEGAN: usize = 19;
-        let of = |pid: u32| {
-            let stat = Stat::of(&pid.to_string());
-            let own = if whom == Whom::Started { 0 } else { stat.number(SYSTEM)? };
-            Some(((pid, stat.number(BEGAN)?), (own, stat.number(OF_CHILDREN)?)))
-        };
-        let processes = match whom {
-            Whom::Started => vec![std::process::id()],
-            Whom::Process(pid) => with_descendants(pid),
-        };
-        Worked(processes.into_iter().filter_map(of).collect())
+        let of = |pid: u32| Some((pid, Process::of(pid)?));
+        Worked(match whom {
+            Whom::Started => {
+                let this = of(std::process::id());
+                this.map(|(pid, this)| (pid, Process { own: 0, ..this })).into_iter().collect()
+            }
+            Whom::Process(pid) => with_descendants(pid).into_iter().filter_map(of).collect(),
+        })
+    }
+
+    fn has(&self, pid: u32, process: &Process) -> bool {
+        self.0.get(&pid).is_some_and(|found| found.began == process.began)
     }
 
     fn seconds_since(&self, then: &Worked) -> f64 {
-        let (mut own, mut of_ended) = (0, 0);
-        for (process, now) in &self.0 {
-            let before = then.0.get(process).copied().unwrap_or_default();
-            own += now.0.saturating_sub(before.0);
-            of_ended += now.1.saturating_sub(before.1);
+        let mut own = 0;
+        let mut of_ended = HashMap::new();
+        for (pid, now) in &self.0 {
+            let before = then.0.get(pid).filter(|before| before.began == now.began);
+            let before = before.copied().unwrap_or_default();
+            own += now.own.saturating_sub(before.own);
+            of_ended.insert(*pid, now.of_ended.saturating_sub(before.of_ended));
         }
-        // Who has ended meanwhile has left its parent what it had had before, too.
-        let ended = then.0.iter().filter(|(process, _)| !self.0.contains_key(process));
-        let had: u64 = ended.map(|(_, before)| before.0 + before.1).sum();
-        let ticks = own + of_ended.saturating_sub(had);
+        // Who has ended meanwhile has left whoever waited for it what it had had before, too; but not where
+        // nobody did, or another process did, or it only lives elsewhere now.
+        for (pid, had) in then.0.iter().filter(|(pid, had)| !self.has(**pid, had)) {
+            let parent_of = |pid: &u32| then.0.get(pid).map(|process| process.parent);
+            let is_left = |pid: &u32| then.0.get(pid).is_some_and(|left| self.has(*pid, left));
+            let mut above = std::iter::successors(Some(had.parent), parent_of).take(then.0.len());
+            let lives = || Process::of(*pid).is_some_and(|found| found.began == had.began);
+            if let Some(left) = above.find(is_left)
+                && let Some(of_ended) = of_ended.get_mut(&left)
+                && !lives()
+            {
+                *of_ended = of_ended.saturating_sub(had.own + had.of_ended);
+            }
+        }
+        let ticks = own + of_ended.values().sum::<u64>();
         ticks as f64 / rustix::param::clock_ticks_per_second() as f64
     }
 }
@@ -395,12 +425,37 @@ mod tests {
     #[test]
     fn what_had_been_done_before_for_who_has_ended_is_done_no_second_time() {
         let second = rustix::param::clock_ticks_per_second();
-        let [parent, child, new] = [(1, 10), (2, 20), (3, 30)];
-        let then = Worked(HashMap::from([(parent, (5, 7)), (child, (100, 200))]));
-        let now = (parent, (5 + second, 7 + 100 + 200 + 2 * second));
-        let now = Worked(HashMap::from([now, (new, (4 * second, 8 * second))]));
-        assert_eq!(now.seconds_since(&then), 15.0);
+        // Numbers above any that the kernel gives (PID_MAX_LIMIT is 2^22).
+        let [parent, child, grandchild, new] = [1 << 24, 2 << 24, 3 << 24, 4 << 24];
+        let of = |parent, own, of_ended| Process { parent, began: 10, own, of_ended };
+        let then = Worked(HashMap::from([
+            (parent, of(1, 5, 7)),
+            (child, of(parent, 100, 100)),
+            (grandchild, of(child, 100, 0)),
+        ]));
+        let now = of(1, 5 + second, 7 + 300 + 2 * second);
+        let new = (new, of(parent, 4 * second, 8 * second));
+        assert_eq!(Worked(HashMap::from([(parent, now), new])).seconds_since(&then), 15.0);
         assert_eq!(Worked(HashMap::new()).seconds_since(&then), 0.0);
+    }
+
+    #[test]
+    fn what_was_done_for_who_has_left_is_taken_from_nobody_but_who_waited_for_it() {
+        let second = rustix::param::clock_ticks_per_second();
+        let [root, waits, ended] = [1 << 24, 2 << 24, 3 << 24];
+        let of = |parent, of_ended| Process { parent, began: 10, own: 0, of_ended };
+        let had = |pid, of: Process| (pid, Process { own: 100 * second, ..of });
+        // Nobody waited for the one; the other, which is this process, has come to another parent.
+        let this = std::process::id();
+        let lives = Process::of(this).expect("it lives");
+        let then = Worked(HashMap::from([
+            (root, of(1, 0)),
+            (waits, of(root, 0)),
+            had(ended, of(root, 0)),
+            had(this, Process { parent: waits, ..lives }),
+        ]));
+        let now = Worked(HashMap::from([(root, of(1, 0)), (waits, of(root, 3 * second))]));
+        assert_eq!(now.seconds_since(&then), 3.0);
     }
 
     #[test]

@@ -18,16 +18,22 @@ class Interrupted(BaseException):
 
 @contextlib.contextmanager
 def raised() -> Iterator[None]:
-    """Has them raise, for what may wait for long: an event loop would hear of them when that is over."""
+    """Has the first of them raise, for what may wait for long. An event loop hears of each all the same, when that is
+    over: so none is lost that comes before they raise, or when they do no more."""
+    before = {number: signal.getsignal(number) for number in ENDING}
 
-    def interrupt(number: int, _: FrameType | None) -> None:
-        raise Interrupted(number)
-
-    loop = signal.set_wakeup_fd(-1)
-    before = {number: signal.signal(number, interrupt) for number in ENDING}
-    try:
-        yield
-    finally:
+    def put_back() -> None:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
-        signal.set_wakeup_fd(loop)
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        # What is raised may come anywhere, and end what would have put them back.
+        put_back()
+        raise Interrupted(number)
+
+    try:
+        for number in ENDING:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        put_back()

@@ -32,8 +32,8 @@ static KNOWN: Mutex<Known> =
     Mutex::new(Known { begun: None, forked: Vec::new(), kept: Vec::new() });
 
 struct Known {
-    /// The writing end, while processes are being forked.
-    begun: Option<OwnedFd>,
+    /// While processes are being forked: the writing end, if a pipe was to be had.
+    begun: Option<Option<OwnedFd>>,
     forked: Vec<Forked>,
     kept: Vec<Kept>,
 }
@@ -95,7 +95,7 @@ impl Known {
         }
         self.give_back();
         let (ends, begun) = pipe_with(PipeFlags::CLOEXEC).ok().unzip();
-        self.begun = begun;
+        self.begun = Some(begun);
         self.forked.push(Forked { forks_before: FORKS.load(SeqCst), ends });
     }
 

@@ -252,6 +252,12 @@ impl Pool {
         }
     }
 
+    /// Has the board count what somebody has put who was killed before it was; false where no turn came in time.
+    fn settle(&self, py: Python<'_>, timeout: Option<f64>, board: &Board) -> PyResult<bool> {
+        let settled = self.alone(py, Deadline::after(timeout), Some(board), |_| Ok(()))?;
+        Ok(settled.is_some())
+    }
+
     /// How many messages are in it.
     fn count(&self) -> u64 {
         self.word(COUNT).load(SeqCst)

@@ -157,9 +157,13 @@ impl Traced {
         }
     }
 
-    /// Whoever has called exec(2) has the number of the first thread when it returns.
+    /// Whoever has called exec(2) has the number of the first thread when it returns; but the first thread's own
+    /// may have failed.
     fn take_over(&mut self, at: &Call) {
         let is_in = |within: &(u64, u64)| within.0 == at.number;
+        if self.threads.get(&at.tid).is_some_and(|first| first.within.as_ref().is_some_and(is_in)) {
+            return;
+        }
         let mut others = self
             .threads
             .iter_mut()
@@ -397,6 +401,18 @@ mod tests {
             };
             assert_eq!((of("execve"), of("ppoll")), ((1, Some(50e-9)), (1, Some(20e-9))));
         }
+    }
+
+    #[test]
+    fn an_exec_of_the_first_thread_that_fails_ends_none_of_another_thread() {
+        let mut traced = Traced::default();
+        let execve = Sysno::execve as u64;
+        for (tid, time_ns, begins) in [(2, 20, true), (1, 30, true), (1, 40, false), (2, 70, false)]
+        {
+            traced.take(&call(tid, time_ns, execve, begins), None);
+        }
+        let counts = traced.counts(&HashSet::from([1]), &[], None);
+        assert_eq!((counts[0].count, counts[0].seconds), (2, Some(60e-9)));
     }
 
     #[test]

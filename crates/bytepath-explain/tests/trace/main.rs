@@ -164,8 +164,10 @@ fn system_calls_are_counted_as_strace_counts_them() {
     let dd = ["if=/dev/zero", "of=/dev/null", "bs=512", "count=1000", "status=none"];
     let Some(traced) = of_command(Mode::Syscalls, Command::new("dd").args(dd)) else { return };
     let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
+    let lock = work::lock();
     let strace =
         Command::new("strace").args(["-f", "-c", "-U", "calls,name", "dd"]).args(dd).output();
+    drop(lock);
     let Ok(strace) = strace else {
         println!("skipped: no strace to compare with");
         return;
@@ -212,7 +214,10 @@ fn a_call_of_the_table_for_32_bits_has_no_name_of_the_other() {
          call = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))\n\
          for _ in range(7): assert call() == os.getpid()";
     let Some(mut command) = python(lines) else { return };
-    if !command.stderr(Stdio::null()).status().expect("it is there").success() {
+    let lock = work::lock();
+    let can = work::run(command.stderr(Stdio::null())).success();
+    drop(lock);
+    if !can {
         return println!("skipped: this kernel has no such calls");
     }
     let Some(traced) = of_command(Mode::Syscalls, &mut command) else { return };
@@ -223,6 +228,7 @@ fn a_call_of_the_table_for_32_bits_has_no_name_of_the_other() {
 
 #[test]
 fn soft_interrupts_are_as_many_as_the_kernel_counts() {
+    let _lock = work::lock();
     let before = soft_interrupts();
     let Some(mut tracing) = work::start(Mode::Softirq) else { return };
     let begun = soft_interrupts();
@@ -310,7 +316,10 @@ fn a_file_ends_where_another_takes_the_place_of_its_last_descriptor() {
          time.sleep(0.5)";
     let mut python = Command::new("python3");
     python.args(["-c", lines]).current_dir(&folder);
-    if !python.output().is_ok_and(|done| done.status.success()) {
+    let lock = work::lock();
+    let is_there = python.output().is_ok_and(|done| done.status.success());
+    drop(lock);
+    if !is_there {
         return println!("skipped: no python3");
     }
     let Some(traced) = of_command(Mode::FileLife, &mut python) else { return };
@@ -566,6 +575,7 @@ fn what_is_only_looked_at_is_not_received_and_each_of_several_messages_is() {
 
 /// A Python that runs these lines, which it can.
 pub(crate) fn python(lines: &str) -> Option<Command> {
+    let _lock = work::lock();
     let mut python = Command::new("python3");
     let is_there = python.arg("-V").output().is_ok_and(|done| done.status.success());
     if !is_there {
@@ -579,6 +589,7 @@ pub(crate) fn python(lines: &str) -> Option<Command> {
 
 #[test]
 fn a_process_that_runs_already_is_followed() {
+    let _lock = work::lock();
     let Some(mut tracing) = work::start(Mode::Syscalls) else { return };
     let mut cat = Command::new("cat")
         .stdin(Stdio::piped())
@@ -610,6 +621,7 @@ fn a_process_that_runs_already_is_followed() {
 /// Follows a cat that waits for input, and gives it some.
 fn of_waiting_cat(mode: Mode, input: &[u8]) -> Option<(Traced, u32, Option<Sysno>)> {
     use std::io::Read as _;
+    let _lock = work::lock();
     let mut tracing = work::start(mode)?;
     let mut cat = Command::new("cat");
     let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it is started");
@@ -728,6 +740,7 @@ fn where_nobody_tells_the_cpus_nothing_is_written_beyond_what_there_is_room_for(
         assert!(error.to_string().contains("/sys/devices/system/cpu/possible"), "{error}");
         return;
     }
+    let _lock = work::lock();
     if work::start(Mode::Syscalls).is_none() {
         return;
     }

@@ -203,6 +203,15 @@ impl Drop for Listener {
     }
 }
 
+/// Whether any of these is ready now. A signal ends the call (EINTR) only where none is.
+pub(super) fn is_any_ready(fds: &mut [PollFd<'_>]) -> Result<bool, Errno> {
+    match rustix::event::poll(fds, Some(&Timespec::default())) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// When patience that begins now is over; a patience without end is one of some years.
 pub(super) fn deadline(patience: Duration) -> Instant {
     const YEARS: Duration = Duration::from_secs(100_000_000);
@@ -383,8 +392,7 @@ impl Connection {
 
     /// Whether the other end is gone, as far as it can be seen now.
     pub(super) fn has_hung_up(&self) -> bool {
-        let mut fds = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        !rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
+        is_any_ready(&mut [PollFd::new(&self.socket, PollFlags::RDHUP)]).unwrap_or(true)
     }
 
     pub(super) fn into_socket(self) -> OwnedFd {

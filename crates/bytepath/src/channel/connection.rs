@@ -476,10 +476,30 @@ impl Connection {
         until: Instant,
         patience: Duration,
     ) -> Result<(Vec<u8>, Vec<OwnedFd>), ChannelError> {
+        self.hear_by(RecvFlags::empty(), until, patience)
+    }
+
+    /// Likewise, but where there is no room for what comes with the packet it comes again.
+    pub(super) fn hear_if_kept(
+        &self,
+        until: Instant,
+        patience: Duration,
+    ) -> Result<(Vec<u8>, Vec<OwnedFd>), ChannelError> {
+        let heard = self.hear_by(RecvFlags::PEEK, until, patience)?;
+        take_peeked(self.socket.as_fd());
+        Ok(heard)
+    }
+
+    fn hear_by(
+        &self,
+        peek: RecvFlags,
+        until: Instant,
+        patience: Duration,
+    ) -> Result<(Vec<u8>, Vec<OwnedFd>), ChannelError> {
         let mut bytes = [0; PACKET_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC | peek;
         let mut reset = false;
         loop {
             let into = &mut [IoSliceMut::new(&mut bytes)];
@@ -540,6 +560,13 @@ impl From<Connection> for OwnedFd {
     fn from(connection: Connection) -> OwnedFd {
         connection.socket
     }
+}
+
+/// Takes the packet that was peeked at (MSG_PEEK), once all that came with it is here.
+pub(super) fn take_peeked(socket: BorrowedFd<'_>) {
+    // That the other end went in between (ECONNRESET) is told once, before the packet.
+    let again = [Err(Errno::INTR), Err(Errno::CONNRESET)];
+    while again.contains(&rustix::net::recv(socket, &mut [0; 1], RecvFlags::DONTWAIT).map(drop)) {}
 }
 
 /// Sends a packet, and up to [`FILES_MAX`] descriptors with it.

@@ -767,6 +767,16 @@ fn refuse(connection: &Connection, error: &ChannelError) {
     let _ = connection.say(refusal(error), &[]);
 }
 
+impl Drop for Link {
+    /// The other end notices it even where a process that was forked still has the socket. What was said can
+    /// still be heard.
+    fn drop(&mut self) {
+        if self.forks == forks::count() {
+            let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        }
+    }
+}
+
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

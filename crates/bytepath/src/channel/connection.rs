@@ -291,7 +291,8 @@ impl Connection {
         loop {
             let socket = socket(SocketType::SEQPACKET)?;
             // Else a listener that never accepts would hold it for ever.
-            let _ = set_socket_timeout(&socket, Timeout::Send, Some(patience.max(LOOK)));
+            let left = until.saturating_duration_since(Instant::now());
+            let _ = set_socket_timeout(&socket, Timeout::Send, Some(left.max(LOOK)));
             match rustix::net::connect(&socket, &at) {
                 Ok(()) => return Ok(Connection { socket }),
                 Err(Errno::NOENT | Errno::CONNREFUSED | Errno::INTR) if Instant::now() < until => {
@@ -300,7 +301,7 @@ impl Connection {
                 Err(Errno::PROTOTYPE) => {
                     return Err(ChannelError::Stray("its socket is of another type"));
                 }
-                Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),
+                Err(Errno::AGAIN | Errno::INTR) => return Err(ChannelError::Silent(patience)),
                 Err(errno @ (Errno::ACCESS | Errno::PERM)) => {
                     let doing = "cannot connect to the channel's socket";
                     return Err(ChannelError::Socket { doing, errno });

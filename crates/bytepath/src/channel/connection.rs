@@ -104,7 +104,10 @@ impl Listener {
             let other = path.with_file_name(name);
             if Address::Path(other.clone()).socket().is_err() {
                 // The path has room for no longer name.
-                let _alone = was_left(address).then(|| cleared(path, address));
+                let _alone = match was_left(address)? {
+                    true => cleared(path, address)?,
+                    false => None,
+                };
                 return Listener::at(address).map(|socket| (socket, Made::at(path)));
             }
             match Listener::at(&Address::Path(other.clone())) {
@@ -118,7 +121,7 @@ impl Listener {
         let made = Made::at(&other);
         let named = named(&other, path, address);
         let _ = std::fs::remove_file(&other);
-        named.map_err(ChannelError::socket("cannot make the channel's socket"))?;
+        named?;
         Ok((socket, made.map(|made| Made { path: path.into(), ..made })))
     }
 
@@ -225,18 +228,18 @@ fn socket(kind: SocketType) -> Result<OwnedFd, ChannelError> {
 
 /// Gives a socket that somebody listens at the name that it is to have, in the place of one that a
 /// listener who is gone had left there.
-fn named(other: &Path, path: &Path, address: &Address) -> Result<(), Errno> {
-    match rustix::fs::link(other, path) {
-        Err(Errno::EXIST) if was_left(address) => {}
-        linked => return linked,
+fn named(other: &Path, path: &Path, address: &Address) -> Result<(), ChannelError> {
+    let mut linked = rustix::fs::link(other, path);
+    if linked == Err(Errno::EXIST) && was_left(address)? {
+        let _alone = cleared(path, address)?;
+        linked = rustix::fs::link(other, path);
     }
-    let _alone = cleared(path, address);
-    rustix::fs::link(other, path)
+    linked.map_err(ChannelError::socket("cannot make the channel's socket"))
 }
 
 /// Removes what a listener who is gone had left there. One at a time, while the answer is kept: else one
 /// could remove what another has put there since both looked.
-fn cleared(path: &Path, address: &Address) -> Option<std::fs::File> {
+fn cleared(path: &Path, address: &Address) -> Result<Option<std::fs::File>, ChannelError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = std::fs::File::open(folder.unwrap_or(Path::new("."))).ok();
     // A folder that may not be read is gone on with, and so is one that somebody holds for something else.
@@ -246,20 +249,32 @@ fn cleared(path: &Path, address: &Address) -> Option<std::fs::File> {
             std::thread::sleep(LOOK);
         }
     }
-    if was_left(address) {
-        let _ = rustix::fs::unlink(path);
+    if was_left(address)? {
+        match rustix::fs::unlink(path) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => {
+                let doing = "a socket that nobody listens at is in the way and cannot be removed";
+                return Err(ChannelError::Socket { doing, errno });
+            }
+        }
     }
-    folder
+    Ok(folder)
 }
 
 /// Whether a listener that is gone had left its socket there. One that lives is asked for a connection
 /// of another kind, so that the kernel refuses without telling it.
-fn was_left(address: &Address) -> bool {
-    let refused = || -> Result<bool, ChannelError> {
-        let asks = socket(SocketType::DGRAM)?;
-        Ok(rustix::net::connect(asks, &address.socket()?) == Err(Errno::CONNREFUSED))
-    };
-    is_socket(address) && refused().unwrap_or(false)
+fn was_left(address: &Address) -> Result<bool, ChannelError> {
+    if !is_socket(address) {
+        return Ok(false);
+    }
+    let asks = socket(SocketType::DGRAM)?;
+    match rustix::net::connect(asks, &address.socket()?) {
+        Err(errno @ (Errno::ACCESS | Errno::PERM)) => {
+            let doing = "a socket is in the way, and this user may not ask who listens there";
+            Err(ChannelError::Socket { doing, errno })
+        }
+        asked => Ok(asked == Err(Errno::CONNREFUSED)),
+    }
 }
 
 fn is_socket(address: &Address) -> bool {

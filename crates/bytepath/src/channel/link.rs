@@ -768,10 +768,10 @@ fn refuse(connection: &Connection, error: &ChannelError) {
 }
 
 impl Drop for Link {
-    /// The other end notices it even where a process that was forked still has the socket. What was said can
-    /// still be heard.
+    /// The other end notices one that was not finished even where a process that was forked still has the
+    /// socket. What was said can still be heard.
     fn drop(&mut self) {
-        if self.forks == forks::count() {
+        if self.forks == forks::count() && !End::other_ended(self.desks().0) {
             let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         }
     }

@@ -104,7 +104,10 @@ impl Listener {
             let other = path.with_file_name(name);
             if Address::Path(other.clone()).socket().is_err() {
                 // The path has room for no longer name.
-                let _alone = was_left(address).then(|| cleared(path, address));
+                let _alone = match was_left(address)? {
+                    true => cleared(path, address)?,
+                    false => None,
+                };
                 return Listener::at(address).map(|socket| (socket, Made::at(path)));
             }
             match Listener::at(&Address::Path(other.clone())) {
@@ -118,7 +121,7 @@ impl Listener {
         let made = Made::at(&other);
         let named = named(&other, path, address);
         let _ = std::fs::remove_file(&other);
-        named.map_err(ChannelError::socket("cannot make the channel's socket"))?;
+        named?;
         Ok((socket, made.map(|made| Made { path: path.into(), ..made })))
     }
 
@@ -203,6 +206,15 @@ impl Drop for Listener {
     }
 }
 
+/// Whether any of these is ready now. A signal ends the call (EINTR) only where none is.
+pub(super) fn is_any_ready(fds: &mut [PollFd<'_>]) -> Result<bool, Errno> {
+    match rustix::event::poll(fds, Some(&Timespec::default())) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// When patience that begins now is over; a patience without end is one of some years.
 pub(super) fn deadline(patience: Duration) -> Instant {
     const YEARS: Duration = Duration::from_secs(100_000_000);
@@ -216,18 +228,18 @@ fn socket(kind: SocketType) -> Result<OwnedFd, ChannelError> {
 
 /// Gives a socket that somebody listens at the name that it is to have, in the place of one that a
 /// listener who is gone had left there.
-fn named(other: &Path, path: &Path, address: &Address) -> Result<(), Errno> {
-    match rustix::fs::link(other, path) {
-        Err(Errno::EXIST) if was_left(address) => {}
-        linked => return linked,
+fn named(other: &Path, path: &Path, address: &Address) -> Result<(), ChannelError> {
+    let mut linked = rustix::fs::link(other, path);
+    if linked == Err(Errno::EXIST) && was_left(address)? {
+        let _alone = cleared(path, address)?;
+        linked = rustix::fs::link(other, path);
     }
-    let _alone = cleared(path, address);
-    rustix::fs::link(other, path)
+    linked.map_err(ChannelError::socket("cannot make the channel's socket"))
 }
 
 /// Removes what a listener who is gone had left there. One at a time, while the answer is kept: else one
 /// could remove what another has put there since both looked.
-fn cleared(path: &Path, address: &Address) -> Option<std::fs::File> {
+fn cleared(path: &Path, address: &Address) -> Result<Option<std::fs::File>, ChannelError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = std::fs::File::open(folder.unwrap_or(Path::new("."))).ok();
     // A folder that may not be read is gone on with, and so is one that somebody holds for something else.
@@ -237,20 +249,32 @@ fn cleared(path: &Path, address: &Address) -> Option<std::fs::File> {
             std::thread::sleep(LOOK);
         }
     }
-    if was_left(address) {
-        let _ = rustix::fs::unlink(path);
+    if was_left(address)? {
+        match rustix::fs::unlink(path) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => {
+                let doing = "a socket that nobody listens at is in the way and cannot be removed";
+                return Err(ChannelError::Socket { doing, errno });
+            }
+        }
     }
-    folder
+    Ok(folder)
 }
 
 /// Whether a listener that is gone had left its socket there. One that lives is asked for a connection
 /// of another kind, so that the kernel refuses without telling it.
-fn was_left(address: &Address) -> bool {
-    let refused = || -> Result<bool, ChannelError> {
-        let asks = socket(SocketType::DGRAM)?;
-        Ok(rustix::net::connect(asks, &address.socket()?) == Err(Errno::CONNREFUSED))
-    };
-    is_socket(address) && refused().unwrap_or(false)
+fn was_left(address: &Address) -> Result<bool, ChannelError> {
+    if !is_socket(address) {
+        return Ok(false);
+    }
+    let asks = socket(SocketType::DGRAM)?;
+    match rustix::net::connect(asks, &address.socket()?) {
+        Err(errno @ (Errno::ACCESS | Errno::PERM)) => {
+            let doing = "a socket is in the way, and this user may not ask who listens there";
+            Err(ChannelError::Socket { doing, errno })
+        }
+        asked => Ok(asked == Err(Errno::CONNREFUSED)),
+    }
 }
 
 fn is_socket(address: &Address) -> bool {
@@ -282,7 +306,8 @@ impl Connection {
         loop {
             let socket = socket(SocketType::SEQPACKET)?;
             // Else a listener that never accepts would hold it for ever.
-            let _ = set_socket_timeout(&socket, Timeout::Send, Some(patience.max(LOOK)));
+            let left = until.saturating_duration_since(Instant::now());
+            let _ = set_socket_timeout(&socket, Timeout::Send, Some(left.max(LOOK)));
             match rustix::net::connect(&socket, &at) {
                 Ok(()) => return Ok(Connection { socket }),
                 Err(Errno::NOENT | Errno::CONNREFUSED | Errno::INTR) if Instant::now() < until => {
@@ -291,7 +316,7 @@ impl Connection {
                 Err(Errno::PROTOTYPE) => {
                     return Err(ChannelError::Stray("its socket is of another type"));
                 }
-                Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),
+                Err(Errno::AGAIN | Errno::INTR) => return Err(ChannelError::Silent(patience)),
                 Err(errno @ (Errno::ACCESS | Errno::PERM)) => {
                     let doing = "cannot connect to the channel's socket";
                     return Err(ChannelError::Socket { doing, errno });
@@ -383,8 +408,7 @@ impl Connection {
 
     /// Whether the other end is gone, as far as it can be seen now.
     pub(super) fn has_hung_up(&self) -> bool {
-        let mut fds = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        !rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
+        is_any_ready(&mut [PollFd::new(&self.socket, PollFlags::RDHUP)]).unwrap_or(true)
     }
 
     pub(super) fn into_socket(self) -> OwnedFd {
@@ -468,10 +492,30 @@ impl Connection {
         until: Instant,
         patience: Duration,
     ) -> Result<(Vec<u8>, Vec<OwnedFd>), ChannelError> {
+        self.hear_by(RecvFlags::empty(), until, patience)
+    }
+
+    /// Likewise, but where there is no room for what comes with the packet it comes again.
+    pub(super) fn hear_if_kept(
+        &self,
+        until: Instant,
+        patience: Duration,
+    ) -> Result<(Vec<u8>, Vec<OwnedFd>), ChannelError> {
+        let heard = self.hear_by(RecvFlags::PEEK, until, patience)?;
+        take_peeked(self.socket.as_fd());
+        Ok(heard)
+    }
+
+    fn hear_by(
+        &self,
+        peek: RecvFlags,
+        until: Instant,
+        patience: Duration,
+    ) -> Result<(Vec<u8>, Vec<OwnedFd>), ChannelError> {
         let mut bytes = [0; PACKET_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC | peek;
         let mut reset = false;
         loop {
             let into = &mut [IoSliceMut::new(&mut bytes)];
@@ -532,6 +576,13 @@ impl From<Connection> for OwnedFd {
     fn from(connection: Connection) -> OwnedFd {
         connection.socket
     }
+}
+
+/// Takes the packet that was peeked at (MSG_PEEK), once all that came with it is here.
+pub(super) fn take_peeked(socket: BorrowedFd<'_>) {
+    // That the other end went in between (ECONNRESET) is told once, before the packet.
+    let again = [Err(Errno::INTR), Err(Errno::CONNRESET)];
+    while again.contains(&rustix::net::recv(socket, &mut [0; 1], RecvFlags::DONTWAIT).map(drop)) {}
 }
 
 /// Sends a packet, and up to [`FILES_MAX`] descriptors with it.

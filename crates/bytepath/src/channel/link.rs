@@ -17,7 +17,7 @@ use rustix::net::SendFlags;
 use rustix::thread::futex;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::connection::{Connection, deadline};
+use super::connection::{Connection, deadline, is_any_ready};
 use super::error::ChannelError;
 use super::hello::{
     Agreed, Flow, Offer, RING_BYTES_TAKEN, Role, TAKEN, TAKES_HUGETLB, check_taken, refusal,
@@ -580,20 +580,12 @@ impl Link {
     }
 
     pub(super) fn notice_hang_up(&mut self) -> Result<(), ChannelError> {
-        let mut fds = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::RDHUP)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.meter.called();
-        match rustix::event::poll(&mut fds, Some(&now)) {
-            Ok(0) | Err(Errno::INTR) => Ok(()),
-            Ok(_) => {
-                self.gone = true;
-                // Its last word may be why it does not take the ring.
-                if self.packets.awaited.is_some() { self.take_packets() } else { Ok(()) }
-            }
-            Err(errno) => {
-                Err(ChannelError::Socket { doing: "cannot look for the other end", errno })
-            }
-        }
+        let socket = PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::RDHUP);
+        self.gone |= is_any_ready(&mut [socket])
+            .map_err(ChannelError::socket("cannot look for the other end"))?;
+        // Its last word may be why it does not take the ring.
+        if self.gone && self.packets.awaited.is_some() { self.take_packets() } else { Ok(()) }
     }
 
     /// Passes on so many of the bytes that there is room for.
@@ -773,6 +765,16 @@ impl Offered {
 fn refuse(connection: &Connection, error: &ChannelError) {
     // It may be gone; what is wrong with the offer is what counts.
     let _ = connection.say(refusal(error), &[]);
+}
+
+impl Drop for Link {
+    /// The other end notices one that was not finished even where a process that was forked still has the
+    /// socket. What was said can still be heard.
+    fn drop(&mut self) {
+        if self.forks == forks::count() && !End::other_ended(self.desks().0) {
+            let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        }
+    }
 }
 
 impl AsFd for Link {

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags};
 
-use super::connection::say;
+use super::connection::{say, take_peeked};
 use super::error::ChannelError;
 use super::hello::{Hello, PACKET_BYTES, TAKEN, check_taken};
 use super::link::Link;
@@ -142,16 +142,18 @@ impl Link {
             return Err(HELLO_AGAIN);
         }
         if !seen.starts_with(FILE) {
-            let flags = RecvFlags::DONTWAIT;
-            let _ = rustix::net::recv(&self.socket, &mut [0; PACKET_BYTES], flags);
+            take_peeked(self.socket.as_fd());
             return Ok(());
         }
         // Without a descriptor in store, nothing is taken until there is one again.
         let store = Spare::of_all();
         let mut spare = store.filled()?;
         *spare = None;
-        match self.taken_file() {
-            Ok(taken) => self.packets.files.push_back(taken),
+        match self.peeked_file() {
+            Ok(peeked) => {
+                take_peeked(self.socket.as_fd());
+                self.packets.files.push_back(peeked);
+            }
             // The other end went since the packet was seen, which comes next all the same.
             Err(Errno::CONNRESET) => self.gone = true,
             Err(errno) => return Err(deaf(errno)),
@@ -162,18 +164,23 @@ impl Link {
         Ok(())
     }
 
-    fn taken_file(&self) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
+    /// The packet's bytes and its file, both of which are there again until the packet is taken: another thread
+    /// may have got the descriptor that was to be the file's.
+    fn peeked_file(&self) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
         let mut packet = [0; PACKET_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let into = &mut [IoSliceMut::new(&mut packet)];
-        let bytes = rustix::net::recvmsg(&self.socket, into, &mut with, flags)?.bytes;
+        let got = rustix::net::recvmsg(&self.socket, into, &mut with, flags)?;
         let file = with.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut files) => files.next(),
             _ => None,
         });
-        Ok((packet[FILE.len().min(bytes)..bytes].to_vec(), file))
+        if file.is_none() && got.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(Errno::MFILE);
+        }
+        Ok((packet[FILE.len().min(got.bytes)..got.bytes].to_vec(), file))
     }
 
     /// Takes files from now on.

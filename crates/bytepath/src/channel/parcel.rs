@@ -159,9 +159,10 @@ impl Connection {
     /// Waits for a buffer; `None` once the other end is gone.
     ///
     /// # Errors
-    /// What came is no sealed buffer, or nothing did for so long.
+    /// What came is no sealed buffer, or nothing did for so long; or this process is out of descriptors, and the
+    /// buffer is there again later.
     pub fn take(&self, patience: Duration) -> Result<Option<SealedParcel>, ChannelError> {
-        let (packet, files) = match self.hear(deadline(patience), patience) {
+        let (packet, files) = match self.hear_if_kept(deadline(patience), patience) {
             Err(ChannelError::HungUp) => return Ok(None),
             heard => heard?,
         };

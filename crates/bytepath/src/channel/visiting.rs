@@ -16,11 +16,11 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{PTracer, Pid, PidfdFlags, pidfd_open, set_ptracer};
 
-use super::connection::{Connection, deadline};
+use super::connection::{Connection, deadline, is_any_ready};
 use super::error::ChannelError;
 use super::hello::{Flow, Role};
 use super::setup::Setup;
@@ -327,14 +327,9 @@ impl MemoryVisitor {
             PollFd::new(&self.owner_ended, PollFlags::IN),
             PollFd::new(&self.connection, PollFlags::RDHUP),
         ];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.meter.called();
-        match rustix::event::poll(&mut fds, Some(&now)) {
-            Ok(ended) => Ok(ended == 0),
-            // A signal ends it only where nothing is ready.
-            Err(Errno::INTR) => Ok(true),
-            Err(errno) => Err(ChannelError::Socket { doing: "cannot watch the owner", errno }),
-        }
+        let ended = is_any_ready(&mut fds);
+        Ok(!ended.map_err(ChannelError::socket("cannot watch the owner"))?)
     }
 }
 

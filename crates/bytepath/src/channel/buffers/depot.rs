@@ -299,7 +299,12 @@ impl Depot {
             let idle = (0..self.segments.len()).filter(|&at| self.segments[at].is_idle());
             let Some(at) = idle.max_by_key(|&at| self.segments[at].bytes) else { return };
             let Segment { id, .. } = self.segments.swap_remove(at);
-            self.to_tell.push(Told::LetGo { id });
+            // One that the receiver was not told of goes without a word.
+            let is_it = |told: &Told| matches!(told, Told::Made { id: made, .. } if *made == id);
+            match self.to_tell.iter().position(is_it) {
+                Some(untold) => drop(self.to_tell.remove(untold)),
+                None => self.to_tell.push(Told::LetGo { id }),
+            }
         }
     }
 
@@ -332,5 +337,19 @@ mod tests {
         drop(draft);
         drop(other);
         assert!(depot.is_whole());
+    }
+
+    #[test]
+    fn a_segment_that_nobody_was_told_of_is_let_go_without_a_word() {
+        const MOST: usize = 64 << 10;
+        let mut depot = Depot::new(Slots::create().expect("memory").0, MOST);
+        for bytes in [2 * MOST, 100].repeat(50) {
+            drop(depot.lend(bytes, Memory::All, 0).expect("memory").expect("nothing is lent"));
+        }
+        assert!(matches!(depot.to_tell[..], [Told::Made { .. }]), "{:?}", depot.to_tell);
+        depot.to_tell.clear();
+        drop(depot.lend(2 * MOST, Memory::All, 0).expect("memory").expect("nothing is lent"));
+        let told = &depot.to_tell[..];
+        assert!(matches!(told, [Told::LetGo { .. }, Told::Made { .. }]), "{told:?}");
     }
 }

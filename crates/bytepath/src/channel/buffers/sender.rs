@@ -97,7 +97,6 @@ impl BufferSender {
     fn lend(&mut self, bytes: usize, of: Memory) -> Result<Option<Draft>, ChannelError> {
         self.stop_watching()?;
         let lent = self.depot.lend(bytes, of, self.messages.link.end().passed())?;
-        self.tell()?;
         if lent.is_none() {
             // A receiver that is gone, or wants no more, gives nothing back.
             self.is_wanted()?;
@@ -131,11 +130,11 @@ impl BufferSender {
     ) -> Result<bool, ChannelError> {
         let ours = drafts.iter().all(|draft| self.depot.has_lent(draft));
         assert!(ours, "a buffer is sent by who lent it");
-        if self.tell()?.is_some() {
-            return Ok(false);
-        }
         let head_bytes = head.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
         let len = message_bytes(head_bytes, drafts.len());
+        if !self.is_told_if_room(len)? {
+            return Ok(false);
+        }
         let Some(mut space) = self.messages.try_space(len)? else { return Ok(false) };
         let mut bytes = space.bytes();
         bytes.copy_from(0, &(drafts.len() as u64).to_le_bytes());
@@ -168,8 +167,9 @@ impl BufferSender {
     /// # Errors
     /// As of [`BufferSender::try_send`].
     pub fn watch(&mut self, head: usize, buffers: usize) -> Result<bool, ChannelError> {
-        if self.tell()?.is_none() {
-            return self.messages.watch(message_bytes(head, buffers));
+        let len = message_bytes(head, buffers);
+        if self.messages.try_space(len)?.is_none() || self.tell()?.is_none() {
+            return self.messages.watch(len);
         }
         // A receiver that takes what lies in the socket wakes whoever sleeps, whatever for.
         let more = self.messages.link.end().room() + 1;
@@ -257,6 +257,13 @@ impl BufferSender {
     /// Bytes of heads committed, system calls made, and waits.
     pub fn meter(&self) -> &Meter {
         self.messages.meter()
+    }
+
+    /// Whether the receiver was told of all segments, or is now. While there is no room for a message of so many
+    /// bytes it is not: what is told of for a message that does not go is the receiver's for nothing.
+    fn is_told_if_room(&mut self, len: usize) -> Result<bool, ChannelError> {
+        let is_told = self.depot.to_tell.is_empty();
+        Ok(is_told || (self.messages.try_space(len)?.is_some() && self.tell()?.is_none()))
     }
 
     /// Tells of segments, as far as the socket takes it now; why it takes no more, where it does not.

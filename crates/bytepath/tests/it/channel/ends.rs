@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 
-use bytepath::channel::{ChannelError, Setup};
+use bytepath::channel::{Buffers, ChannelError, Connection, Setup};
 
 use super::messages::queue;
 use super::{small, stream, waits};
@@ -127,6 +127,34 @@ fn a_finished_stream_without_bytes_ends_at_once() {
         sender.finish();
         assert!(receiver.filled(1).expect("an answer").is_none());
         assert!(receiver.filled(1).expect("the same again").is_none());
+    });
+}
+
+#[test]
+fn a_sender_that_is_dropped_is_noticed_though_a_forked_process_has_its_socket() {
+    bounded(|_| {
+        let (mut sender, mut receiver) = stream(small(), small());
+        sender.write_all(b"all").expect("the receiver is there");
+        let (here, there) = Connection::pair().expect("a pair");
+        let mut buffers = here.buffer_sender(&small(), 1 << 20).expect("a sender");
+        let mut draft = buffers.try_lend(100).expect("it lends").expect("memory");
+        draft.space().copy_from(0, &[7; 100]);
+        assert!(buffers.try_send(b"", &mut vec![draft]).expect("it goes"));
+        // What a forked process has: another descriptor of the same socket.
+        let held = [sender.as_fd(), buffers.as_fd()].map(|end| end.try_clone_to_owned());
+        drop((sender, buffers));
+        let mut all = Vec::new();
+        let error = receiver.read_to_end(&mut all).expect_err("it was cut short");
+        assert_eq!((&all[..], error.kind()), (&b"all"[..], ErrorKind::UnexpectedEof));
+        let mut receiver = there.buffer_receiver(&small()).expect("what was said is heard");
+        let Ok(Buffers::Message(mut message)) = receiver.try_receive() else { panic!("nothing") };
+        let mut copy = [0; 100];
+        message.take_buffers()[0].bytes().copy_to(&mut copy);
+        assert_eq!(copy, [7; 100]);
+        drop(message);
+        receiver.look().expect("no error");
+        receiver.try_receive().map(drop).expect_err("it did not finish");
+        drop(held);
     });
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytepath::channel::{Address, ChannelError, Connection, Listener, Setup, Users};
@@ -89,6 +90,92 @@ fn what_a_killed_listener_left_is_replaced_and_other_files_are_not() {
         let refused = Listener::bind(&address(&path)).expect_err("it is a file").to_string();
         assert!(refused.contains("something else has its name"), "{refused}");
         assert_eq!(std::fs::read(&path).expect("it is still there"), b"mine");
+    });
+}
+
+#[test]
+fn what_another_user_left_and_cannot_be_removed_is_said_to_be_in_the_way() {
+    bounded(|_| {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can be two users");
+            return;
+        }
+        let Some(consumer) = example("channel_consumer") else { return };
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = directory.path().join("consumer");
+        std::fs::copy(consumer.get_program(), &program).expect("a copy that anybody may run");
+        let mode = |path: &std::path::Path, mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, mode).expect("it is ours");
+        };
+        mode(directory.path(), 0o1777);
+        let path = directory.path().join("channel");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("it is free"));
+        for (bits, why) in [
+            (0o777, "a socket that nobody listens at is in the way and cannot be removed"),
+            (0o755, "a socket is in the way, and this user may not ask who listens there"),
+        ] {
+            mode(&path, bits);
+            let mut consumer = Command::new(&program);
+            let done = consumer.arg(&path).uid(65534).output().expect("it runs");
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert!(!done.status.success() && said.contains(why), "{said}");
+            assert!(!said.contains("Taken"), "{said}");
+        }
+        Listener::bind(&address(&path)).expect("root may remove it");
+    });
+}
+
+/// What this does while signals come all the time.
+fn interrupted<T>(work: impl FnOnce() -> T) -> T {
+    crate::sys::make_interruptible();
+    let (thread, over) = (rustix::thread::gettid(), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !over.load(Relaxed) {
+                crate::sys::interrupt(thread);
+            }
+        });
+        let done = work();
+        over.store(true, Relaxed);
+        done
+    })
+}
+
+#[test]
+fn a_signal_says_nothing_of_the_other_end() {
+    bounded(|_| {
+        let (here, there) = Connection::pair().expect("a pair");
+        let _sender = here.buffer_sender(&small(), 1 << 20).expect("a sender");
+        // The first word alone, as of one that has yet to offer its ring.
+        let mut hello = [0; 64];
+        let (_, bytes) = rustix::net::recv(&there, &mut hello, rustix::net::RecvFlags::DONTWAIT)
+            .expect("it says hello");
+        let (here, there) = Connection::pair().expect("a pair");
+        rustix::net::send(&here, &hello[..bytes], rustix::net::SendFlags::empty()).expect("room");
+        assert!(!there.has_offered_buffers());
+        let gone = interrupted(|| (0..20_000).filter(|_| there.has_offered_buffers()).count());
+        assert_eq!(gone, 0);
+        drop(here);
+        assert!(interrupted(|| there.has_offered_buffers()));
+    });
+}
+
+#[test]
+fn who_is_interrupted_until_its_patience_ends_is_not_told_that_nobody_listens() {
+    bounded(|_| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("channel");
+        let at = rustix::net::SocketAddrUnix::new(&path).expect("it fits");
+        let kind = rustix::net::SocketType::SEQPACKET;
+        let full = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None);
+        let full = full.expect("a socket");
+        rustix::net::bind(&full, &at).expect("it is free");
+        rustix::net::listen(&full, 0).expect("it listens");
+        let _first = Connection::connect(&address(&path), PATIENCE).expect("there is room for one");
+        let patience = Duration::from_millis(50);
+        let silent = interrupted(|| Connection::connect(&address(&path), patience));
+        assert!(matches!(silent, Err(ChannelError::Silent(_))), "{silent:?}");
     });
 }
 

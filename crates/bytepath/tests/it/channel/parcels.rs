@@ -1,12 +1,13 @@
 //! Whole buffers by descriptor.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use bytepath::channel::{ChannelError, Connection, Parcel, SealedParcel, SharedBytes};
 use bytepath::pages::PageSize;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::ends::contents;
 use crate::trial::same;
@@ -37,6 +38,38 @@ fn buffers_arrive_whole_and_in_order() {
         drop(here);
         taker.join().expect("no panic");
     });
+}
+
+/// The name of the test below.
+const KEPT: &str =
+    "channel::parcels::a_buffer_that_there_is_no_descriptor_for_is_there_again_once_there_is";
+
+#[test]
+fn a_buffer_that_there_is_no_descriptor_for_is_there_again_once_there_is() {
+    // Limits bind a whole process, so another one has them.
+    if !crate::is_alone(KEPT) {
+        return;
+    }
+    let (here, there) = Connection::pair().expect("a pair");
+    for bytes in [1000, 2000] {
+        let parts = [(0, contents(bytes).into())];
+        here.give(&SealedParcel::written(bytes, &parts).expect("memory")).expect("it is given");
+    }
+    let limit = getrlimit(Resource::Nofile);
+    let next = std::fs::File::open("/").expect("a descriptor").as_raw_fd() as u64;
+    let none = Rlimit { current: Some(next), ..limit };
+    setrlimit(Resource::Nofile, none).expect("fewer are allowed");
+    for _ in 0..2 {
+        let error = there.take(Duration::ZERO).expect_err("there is no descriptor");
+        assert!(matches!(error, ChannelError::Socket { errno: Errno::MFILE, .. }), "{error:?}");
+    }
+    setrlimit(Resource::Nofile, limit).expect("it was so before");
+    for bytes in [1000, 2000] {
+        let parcel = there.take(Duration::ZERO).expect("no error").expect("it is there again");
+        same(parcel.as_slice(), contents(bytes));
+    }
+    drop(here);
+    assert!(there.take(Duration::ZERO).expect("no error").is_none());
 }
 
 #[test]

@@ -521,7 +521,7 @@ fn a_hash_may_stand_in_the_name_of_an_arm_and_of_a_file() {
     fs::write(dir.path().join("a#r.json"), &text).expect("it is written");
     for file in ["r.json", "a#r.json", "-"] {
         let (named, beside) = (format!("{file}#b#c"), "r.json#b#c");
-        let mut diff = bytepath(&["explain", "diff", &named, beside]);
+        let mut diff = bytepath(&["explain", "diff", "--", &named, beside]);
         let stdin = fs::File::open(dir.path().join("r.json")).expect("it is there");
         let shown = run(diff.stdin(stdin).current_dir(dir.path())).well().stdout;
         assert!(shown.starts_with("before: b#c\nafter:  b#c\n"), "{file}: {shown}");

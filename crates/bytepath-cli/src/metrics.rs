@@ -188,7 +188,7 @@ fn caught(signals: &[i32], came: &Arc<AtomicUsize>) -> std::io::Result<Signals> 
 }
 
 /// Has them end it as they do where nobody caught them.
-fn end_at_once(signals: &[i32]) {
+pub(crate) fn end_at_once(signals: &[i32]) {
     for signal in signals {
         let _ = crate::ending::by_signal_while(*signal, Arc::new(true.into()));
     }
@@ -208,17 +208,6 @@ pub(crate) fn answers(signals: &[i32]) {
     if is_first && signals.contains(&came) {
         ended_by(came);
         crate::ending::by_signal(came);
-    }
-}
-
-/// It answers them no more: they end the job.
-pub(crate) fn answers_no_more(signals: &[i32]) {
-    match HEEDING.get() {
-        None => end_at_once(signals),
-        Some(heeding) => {
-            let all = signals.iter().fold(0, |all, signal| all | bit(*signal));
-            heeding.answered.fetch_and(!all, SeqCst);
-        }
     }
 }
 

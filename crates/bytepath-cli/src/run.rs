@@ -228,6 +228,7 @@ fn run_and_explain(
         quotas,
         looks: 0,
         ended_by: None,
+        passed_on: None,
         has_passed_on: false,
         interrupt_was_answered: false,
         live: options.draws().then(Live::default),
@@ -245,13 +246,15 @@ fn run_and_explain(
     let end = watched.end();
     // Of what could not be started there is nothing to say.
     let explaining = explaining.filter(|_| watched.stages.any_began());
-    let mut explanation = None;
-    let explained = explaining.map_or(Ok(()), |explaining| {
-        explaining.end(&name, |text| explanation = Some(text.to_owned()))
-    });
-    let told = (options.explain_plan || options.tells_verdict())
-        .then(|| told::Told::of(&watched, whole.as_ref().map(|whole| whole.why), took, end));
+    let tells = options.explain_plan || options.tells_verdict();
+    if let Some(signal) = watched.passed_on.filter(|_| tells || explaining.is_some()) {
+        signals.forget(signal);
+    }
+    let mut seen = explaining.map(|explaining| explaining.end(&name)).unwrap_or_default();
+    let told =
+        tells.then(|| told::Told::of(&watched, whole.as_ref().map(|whole| whole.why), took, end));
     // Files are written before it may end for want of somebody who hears what is said.
+    let explained = seen.write(Output::is_file);
     let written = write_json(told.as_ref(), json.take_if(|json| json.is_file()));
     signals.end_it();
     let mut said = Ok(());
@@ -260,12 +263,14 @@ fn run_and_explain(
         if whole.is_none() && !options.says_summary() {
             say_who_was_killed(&watched);
         }
-        said = explanation.map_or(Ok(()), |text| said::said(format_args!("{text}")));
+        said =
+            seen.text.take().map_or(Ok(()), |text| said::said(format_args!("{}", text.trim_end())));
         if let Some(told) = &told {
             say_the_end(options, told);
         }
     }
     let written = said::also(written, write_json(told.as_ref(), json));
+    let explained = said::also(explained, seen.write(|_| true));
     let done = said::also(written, explained);
     match said::also(done, said.context("standard error")) {
         // How the pipeline ended is what whoever asks for its status wants to know.

@@ -14,7 +14,6 @@ use bytepath_report::Explained;
 use clap::Args;
 
 use crate::output::{self, Output};
-use crate::said;
 use crate::style::style;
 use crate::usage::wrong_usage;
 use crate::values;
@@ -184,14 +183,6 @@ impl Shown {
             (None, None) => profile.clone(),
             (thread, symbol) => tree::filtered(profile, thread.as_deref(), symbol.as_deref()),
         }
-    }
-
-    /// Writes the files that were opened, of one that is explained; one that fails does not keep the
-    /// others from it, and is told.
-    pub(crate) fn write(&self, opened: Vec<Output>, named: Named<'_>) -> anyhow::Result<()> {
-        let made = self.made(&[named]).into_iter();
-        let written = opened.into_iter().zip(made).map(|(file, made)| file.write(&made?.1));
-        written.fold(Ok(()), said::also)
     }
 
     /// The files, and what is to be in them; where there is more than one to be explained, each has its

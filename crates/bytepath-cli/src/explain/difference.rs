@@ -49,16 +49,15 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn file_and_arm(named: &OsStr) -> (&OsStr, Option<Cow<'_, str>>) {
     let bytes = named.as_bytes();
-    let file = |hash: usize| OsStr::from_bytes(&bytes[..hash]);
-    let mut hashes = (0..bytes.len()).filter(|at| bytes[*at] == b'#');
+    let file = |end: usize| OsStr::from_bytes(&bytes[..end]);
+    let is_there =
+        |file: &OsStr| file == "-" || std::fs::metadata(file).is_ok_and(|found| !found.is_dir());
+    let hashes = || (0..bytes.len()).rev().filter(|at| bytes[*at] == b'#');
     // A file may have a # in its name, and so may an arm.
-    let there = hashes.clone().find(|hash| Path::new(file(*hash)).exists());
-    match there.or_else(|| hashes.next_back()) {
-        Some(hash) if !Path::new(named).exists() => {
-            (file(hash), Some(String::from_utf8_lossy(&bytes[hash + 1..])))
-        }
-        _ => (named, None),
-    }
+    let mut ends = std::iter::once(bytes.len()).chain(hashes());
+    let end = ends.find(|end| is_there(file(*end))).or_else(|| hashes().next());
+    let end = end.unwrap_or(bytes.len());
+    (file(end), bytes.get(end + 1..).map(String::from_utf8_lossy))
 }
 
 /// The arm that is meant, by its name, and what explains it.

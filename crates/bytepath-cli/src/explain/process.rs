@@ -60,9 +60,12 @@ pub(super) fn run(
         say(format_args!("bytepath: process {pid} ended; this is what was seen of it"));
     }
     let mut shown = Ok(());
-    let said = explaining.end(&name, |text| {
-        shown = writeln!(std::io::stdout(), "{text}").and_then(|()| std::io::stdout().flush());
-    });
+    let mut seen = explaining.end(&name);
+    if let Some(text) = seen.text.take() {
+        shown = writeln!(std::io::stdout(), "{}", text.trim_end())
+            .and_then(|()| std::io::stdout().flush());
+    }
+    let said = seen.write(|_| true);
     // A reader that had enough is no reason to complain.
     let shown = match shown {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

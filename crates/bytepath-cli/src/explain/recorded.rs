@@ -8,7 +8,9 @@ use bytepath_explain::trace::{self, TraceError, Tracing};
 use bytepath_explain::{Looked, Watch, Whom};
 use bytepath_lab::facts;
 use bytepath_lab::program::Program;
-use bytepath_report::{Arm, Experiment, Record, Sample, SchemaName, Unit, json, short_name};
+use bytepath_report::{
+    Arm, Experiment, Record, Sample, SchemaName, Traced, Unit, json, short_name,
+};
 
 use crate::output::{Output, is_stdout};
 use crate::said;
@@ -68,47 +70,63 @@ impl Explaining {
         self.watch.as_ref()?.watch.takes_no_samples()
     }
 
-    /// Shows what was seen of `name`, by `say`, and writes it.
-    pub(crate) fn end(mut self, name: &str, say: impl FnOnce(&str)) -> anyhow::Result<()> {
+    /// What was seen of `name`, to be shown and written.
+    pub(crate) fn end(mut self, name: &str) -> Seen {
+        let mut seen = Seen::default();
         if let Some(tracing) = self.tracing.take() {
-            return self.traced(tracing, name, say);
+            match self.traced(tracing, name) {
+                Ok(traced) => {
+                    seen.text = (!self.alone).then(|| trace::shown::text(&traced, style()));
+                    let made = json(&traced).map(String::into_bytes).map_err(Into::into);
+                    seen.files.extend(self.json.map(|output| (output, made)));
+                }
+                Err(error) => seen.failed = Some(error),
+            }
+            return seen;
         }
-        let Some(Watching { whom, began, watch }) = self.watch else { return Ok(()) };
+        let Some(Watching { whom, began, watch }) = self.watch else { return seen };
         let Looked { explained, profile } = watch.stop();
         let named = Named { name, explained: &explained, profile: &profile };
-        if !self.alone {
-            say(self.shown.text(&named).trim_end());
-        }
-        let exported = self.shown.write(self.exports, named);
-        let written = match self.json {
-            Some(output) => {
-                let what = match whom {
-                    Whom::Started => "run once and looked at meanwhile",
-                    Whom::Process(_) => "which ran already, looked at for a while",
-                };
-                let record = record(name, &format!("{name}, {what}"), began, &explained);
-                output.write(record.to_json()?.as_bytes())
-            }
-            None => Ok(()),
+        seen.text = (!self.alone).then(|| self.shown.text(&named));
+        let made = self.shown.made(&[named]).into_iter();
+        seen.files.extend(self.exports.into_iter().zip(made.map(|made| Ok(made?.1))));
+        let what = match whom {
+            Whom::Started => "run once and looked at meanwhile",
+            Whom::Process(_) => "which ran already, looked at for a while",
         };
-        said::also(exported, written)
+        seen.files.extend(self.json.map(|output| {
+            let record = record(name, &format!("{name}, {what}"), began, &explained);
+            (output, record.to_json().map(String::into_bytes).map_err(Into::into))
+        }));
+        seen
     }
-}
 
-impl Explaining {
-    fn traced(self, tracing: Tracing, name: &str, say: impl FnOnce(&str)) -> anyhow::Result<()> {
-        if let Some(refused) = self.refused {
+    fn traced(&mut self, tracing: Tracing, name: &str) -> anyhow::Result<Traced> {
+        if let Some(refused) = self.refused.take() {
             return Err(refused.into());
         }
         tracing.disarm();
-        let traced = tracing.finish(name)?;
-        if !self.alone {
-            say(trace::shown::text(&traced, style()).trim_end());
-        }
-        match self.json {
-            Some(output) => output.write(json(&traced)?.as_bytes()),
-            None => Ok(()),
-        }
+        Ok(tracing.finish(name)?)
+    }
+}
+
+/// What was seen.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// For a terminal, where nothing else is to be alone there.
+    pub(crate) text: Option<String>,
+    /// What is not written yet.
+    files: Vec<(Output, anyhow::Result<Vec<u8>>)>,
+    /// Why there is nothing.
+    failed: Option<anyhow::Error>,
+}
+
+impl Seen {
+    /// Writes the files that are like this; one that fails does not keep the others from it, and is told.
+    pub(crate) fn write(&mut self, which: impl Fn(&Output) -> bool) -> anyhow::Result<()> {
+        let failed = self.failed.take().map_or(Ok(()), Err);
+        let written = self.files.extract_if(.., |(output, _)| which(output));
+        written.map(|(output, made)| output.write(&made?)).fold(failed, said::also)
     }
 }
 

@@ -77,7 +77,8 @@ impl Live {
     /// Asks movers to stop between two pieces; whether any still moves.
     pub(crate) fn end(&self) -> bool {
         let moves = self.course.compare_exchange(MOVING, ENDING, SeqCst, SeqCst).is_ok();
-        if let Some(cancel) = self.cancel.get() {
+        // Nothing stops a stage that is still to come.
+        if let Some(cancel) = self.cancel.get().filter(|_| moves) {
             cancel.cancel();
         }
         moves

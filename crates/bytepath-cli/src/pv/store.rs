@@ -17,7 +17,7 @@ use super::status::Status;
 use super::tally::Tally;
 use super::usage::Wrong;
 use super::watch::{Bar, LAST};
-use super::{Settings, say, watched};
+use super::{Settings, say, signals, watched};
 use crate::errno::word_of;
 use crate::quote::printable;
 
@@ -68,6 +68,10 @@ pub(crate) fn run(
     };
     if let Err(error) = file.rewind() {
         return failed(error);
+    }
+    // One that came when all was stored had nothing left to end there.
+    if signals::ends() {
+        return Ok(status | Status::SIGNAL);
     }
     let endpoint = match Endpoint::source(file.as_fd()) {
         Ok(endpoint) => endpoint,

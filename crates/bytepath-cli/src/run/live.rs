@@ -58,8 +58,8 @@ impl Live {
             // Writing to a String does not fail.
             let _ = writeln!(text, "{}\x1b[K", cut(line, columns));
         }
-        let written = write(&text);
-        self.rows = if beside_output { 0 } else { written.matches('\n').count() };
+        let written = write(&text).iter().filter(|byte| **byte == b'\n');
+        self.rows = if beside_output { 0 } else { written.count() };
     }
 
     /// Takes the lines away.
@@ -161,11 +161,12 @@ fn size() -> (usize, usize) {
 
 /// Writes as much of it as there is room for, and gives that: whoever waited would answer no signal. Where
 /// nobody can see it, the work goes on all the same.
-fn write(text: &str) -> &str {
-    let Ok(end) = Endpoint::sink(stderr()) else { return "" };
+fn write(text: &str) -> &[u8] {
+    let Ok(end) = Endpoint::sink(stderr()) else { return &[] };
     let mut len = 0;
     while let Ok(count @ 1..) = end.write_now(&text.as_bytes()[len..]) {
         len += count;
     }
-    text.get(..len).unwrap_or_default()
+    // It may end within a letter.
+    &text.as_bytes()[..len]
 }

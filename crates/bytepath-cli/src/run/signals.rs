@@ -58,11 +58,29 @@ impl Signals {
         std::mem::take(&mut self.went_on)
     }
 
+    /// Takes one that was answered for the same, where it comes once more within [`SAME_WITHIN`] of then.
+    pub(super) fn forget(&mut self, (signal, at): (i32, Instant)) {
+        let until = at + SAME_WITHIN;
+        while self.seen.is_empty() && Instant::now() < until {
+            self.wait(Some(until));
+            self.next();
+            self.seen.retain(|seen| *seen != signal);
+        }
+    }
+
     /// Has them end this process from now on, be they yet to come or not answered yet.
-    pub(super) fn end_it(&mut self) {
-        crate::metrics::answers_no_more(&to_catch().collect::<Vec<_>>());
-        if let Some(signal) = self.came().first() {
-            end_by(*signal);
+    pub(super) fn end_it(mut self) {
+        if let Some(signal) = self.next() {
+            end_by(signal);
+        }
+        let heed = move || loop {
+            if let Some(signal) = self.came().first() {
+                end_by(*signal);
+            }
+            self.wait(None);
+        };
+        if std::thread::Builder::new().name("signals".into()).spawn(heed).is_err() {
+            crate::metrics::end_at_once(&to_catch().collect::<Vec<_>>());
         }
     }
 
@@ -95,7 +113,7 @@ fn to_catch() -> impl Iterator<Item = i32> {
 }
 
 /// Signals that come within this are one that was sent twice.
-const SAME_WITHIN: Duration = Duration::from_millis(100);
+const SAME_WITHIN: Duration = Duration::from_millis(250);
 const LONG: Timespec = Timespec { tv_sec: 3600, tv_nsec: 0 };
 
 /// Whether it was sent to us and nobody else has it.

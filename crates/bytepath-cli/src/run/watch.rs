@@ -44,6 +44,8 @@ pub(super) struct Watched {
     pub(super) looks: u32,
     /// A signal that asked for the end.
     pub(super) ended_by: Option<i32>,
+    /// When that one came which was passed on.
+    pub(super) passed_on: Option<(i32, Instant)>,
     /// Whether a signal was passed on, to those who had not got it.
     pub(super) has_passed_on: bool,
     /// Whether a stage has ended behind a key that interrupts, and not by it: it had its own answer.
@@ -180,6 +182,7 @@ impl Watched {
         for signal in came {
             self.ended_by = Some(signal);
             if is_passed_on(signal) {
+                self.passed_on = Some((signal, Instant::now()));
                 self.pass_on(signal, came_at);
             }
         }

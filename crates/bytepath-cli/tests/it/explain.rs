@@ -162,7 +162,8 @@ fn who_reads_a_fifo_gets_what_is_exported_to_it() {
         let dir = tempfile::tempdir().expect("a directory");
         let words = words.replace("FILES", "--folded f --firefox g");
         let done = shell(&format!(
-            "cd {} && mkfifo f g && {{ cat f >folded & cat g >firefox & {BYTEPATH} {words}; code=$?; wait; exit $code; }}",
+            "cd {} && mkfifo f g && {{ cat f >folded & f=$!; cat g >firefox & g=$!; {BYTEPATH} {words}; code=$?; \
+             [ $code = 0 ] || kill $f $g; wait; exit $code; }}",
             dir.path().display()
         ));
         assert!(done.status.success(), "{words}: {done:?}");
@@ -515,11 +516,14 @@ fn a_hash_may_stand_in_the_name_of_an_arm_and_of_a_file() {
     record.arms[0].name = "b#c".to_owned();
     record.arms.push(other);
     let text = record.to_json().expect("JSON");
-    for file in ["r.json", "a#r.json"] {
-        fs::write(dir.path().join(file), &text).expect("it is written");
-        let named = format!("{file}#b#c");
-        let diff = ["explain", "diff", &named, &named];
-        let shown = run(bytepath(&diff).current_dir(dir.path())).well().stdout;
+    fs::create_dir(dir.path().join("a")).expect("it is made");
+    fs::write(dir.path().join("r.json"), &text).expect("it is written");
+    fs::write(dir.path().join("a#r.json"), &text).expect("it is written");
+    for file in ["r.json", "a#r.json", "-"] {
+        let (named, beside) = (format!("{file}#b#c"), "r.json#b#c");
+        let mut diff = bytepath(&["explain", "diff", "--", &named, beside]);
+        let stdin = fs::File::open(dir.path().join("r.json")).expect("it is there");
+        let shown = run(diff.stdin(stdin).current_dir(dir.path())).well().stdout;
         assert!(shown.starts_with("before: b#c\nafter:  b#c\n"), "{file}: {shown}");
     }
 }

@@ -243,6 +243,11 @@ fn an_output_that_cannot_be_closed_is_told() {
     assert!(done.stderr.contains("pv: out: close failed: Input/output error"), "{}", done.stderr);
 }
 
+/// Waits, for 30 s at most, until a file holds something and the tracer has held the process for a while.
+const HELD: &str = "until_held() { \
+    tries=0; held=0; until [ $held = 20 ] || [ $tries = 3000 ]; do sleep 0.01; tries=$((tries + 1)); \
+    [ -s $1 ] && grep -q '^State:.t' /proc/$(cat pid)/status && held=$((held + 1)) || held=0; done; };";
+
 /// Where that takes long: file systems on a network first send what they hold.
 #[test]
 fn a_signal_ends_it_while_its_output_is_closed() {
@@ -256,15 +261,32 @@ fn a_signal_ends_it_while_its_output_is_closed() {
         let script = format!(
             "strace -f -qqq -e signal=none -o log -P $PWD/out -e trace=close \
              -e inject=close:delay_enter=8000000 sh -c 'echo $$ >pid; exec {BYTEPATH} pv {words}' & \
-             until [ -s out ]; do :; done; held=0; until [ $held = 20 ]; do \
-             grep -q '^State:.t' /proc/$(cat pid)/status && held=$((held + 1)) || held=0; done; \
-             kill -TERM $(cat pid); wait $!; echo $?"
+             {HELD} until_held out; kill -TERM $(cat pid); wait $!; echo $?"
         );
         let mut command = Command::new("sh");
         let done = run(command.args(["-c", &script]).current_dir(folder.path()));
         assert_eq!(done.stdout, "32\n", "{words}: {done:?}");
         fs::remove_file(folder.path().join("out")).expect("it is made");
     }
+}
+
+#[test]
+fn a_signal_that_comes_between_storing_and_forwarding_ends_it() {
+    if !crate::calls::may_trace() {
+        return;
+    }
+    let folder = folder();
+    fs::write(folder.path().join("b"), "b").expect("written");
+    let script = format!(
+        "strace -f -qqq -e signal=none -o log -P $PWD/stored -e trace=lseek \
+         -e inject=lseek:delay_enter=4000000 sh -c 'echo $$ >pid; exec {BYTEPATH} pv -q -U stored b -o out' & \
+         {HELD} until_held stored; kill -TERM $(cat pid); wait $!; echo $?"
+    );
+    let mut command = Command::new("sh");
+    let done = run(command.args(["-c", &script]).current_dir(folder.path()));
+    assert_eq!(done.stdout, "32\n", "{done:?}");
+    let [stored, out] = ["stored", "out"].map(|name| fs::read(folder.path().join(name)));
+    assert_eq!((stored.expect("it stays"), out.expect("it is made")), (b"b".to_vec(), Vec::new()));
 }
 
 #[test]

@@ -166,8 +166,30 @@ fn a_stage_that_answers_sigterm_is_waited_for() {
     }
 }
 
-/// A shell that runs a text with an answer of its own is not ended by the signal; one that runs stages alone
-/// has none.
+#[track_caller]
+fn has_no_children(pid: Pid) {
+    let children = format!("/proc/{0}/task/{0}/children", pid.as_raw_nonzero());
+    let until = Instant::now() + HANGS_AFTER;
+    while std::fs::read_to_string(&children).is_ok_and(|children| !children.is_empty()) {
+        assert!(Instant::now() < until, "there are children yet");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn one_signal_ends_it_while_nobody_takes_its_record() {
+    for file in ["-", "/dev/stdout"] {
+        let (_unread, stdout) = stuck();
+        let mut command = bytepath(&["explain", "--json", file, "--", "true"]);
+        let mut program = spawned(command.stdout(stdout).stderr(Stdio::null()));
+        std::thread::sleep(Duration::from_millis(250));
+        has_no_children(pid_of(&mut program));
+        kill_process(pid_of(&mut program), Signal::TERM).expect("it runs");
+        let done = program.done();
+        assert_eq!(done.status.signal(), Some(Signal::TERM.as_raw()), "{file}: {done:?}");
+    }
+}
+
 #[test]
 fn one_signal_ends_it_while_nobody_takes_what_it_tells() {
     let (over, works) = ("echo done | cat", "sh -c 'echo done; exec sleep 1000' | cat");
@@ -189,6 +211,10 @@ fn one_signal_ends_it_while_nobody_takes_what_it_tells() {
             }
             // By then there is something to tell.
             std::thread::sleep(Duration::from_millis(250));
+            if text == over && option == "--summary" {
+                // One from the keyboard would not end it before.
+                has_no_children(pid_of(&mut program));
+            }
             kill_process(pid_of(&mut program), signal).expect("it runs");
             let done = program.done();
             assert_eq!(done.status.signal(), Some(signal.as_raw()), "{option} {text}: {done:?}");
@@ -196,6 +222,54 @@ fn one_signal_ends_it_while_nobody_takes_what_it_tells() {
     }
 }
 
+/// Until nothing more goes into this pipe.
+fn fill(pipe: impl AsFd) {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = format!("/proc/self/fd/{}", pipe.as_fd().as_raw_fd());
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let full = File::options().write(true).custom_flags(flags).open(path);
+    let mut full = full.expect("it is a pipe");
+    while full.write(&[b'f'; 4096]).is_ok() {}
+}
+
+/// timeout(1) sends one to it, and then to its group.
+#[test]
+fn a_signal_that_comes_twice_at_once_leaves_what_is_told() {
+    let text = format!("{WAITS} | {WAITS}");
+    let folder = tempfile::tempdir().expect("a directory");
+    let page = folder.path().join("m.prom");
+    for metrics in [false, true] {
+        let page = page.to_str().expect("plain");
+        let words = if metrics { vec!["--metrics", page] } else { Vec::new() };
+        let (mut at_once, mut tries) = (false, 0);
+        while !at_once {
+            assert!(tries < 20, "this machine is too slow to send two at once");
+            tries += 1;
+            let words = [&["run", "--summary"], &words[..], &[&text]].concat();
+            let (mut program, pids, mut told) = running(&words, 2);
+            // Whoever reads what it tells begins later.
+            fill(told.get_ref());
+            let us = pid_of(&mut program);
+            let sent = Instant::now();
+            kill_process(us, Signal::TERM).expect("it runs");
+            gone(&pids);
+            let again = kill_process(us, Signal::TERM);
+            at_once = again.is_ok() && sent.elapsed() < Duration::from_millis(100);
+            let mut summary = String::new();
+            told.read_to_string(&mut summary).expect("text");
+            let done = program.done();
+            assert_eq!(done.status.signal(), Some(Signal::TERM.as_raw()), "{done:?}");
+            assert!(
+                !at_once || !summary.trim_start_matches('f').is_empty(),
+                "{metrics}: nothing is told"
+            );
+        }
+    }
+}
+
+/// A shell that runs a text with an answer of its own is not ended by the signal; one that runs stages alone
+/// has none.
 #[test]
 fn a_text_that_answers_a_signal_ends_as_it_says() {
     let signals = [(Signal::TERM, "TERM"), (Signal::HUP, "HUP"), (Signal::INT, "INT")];

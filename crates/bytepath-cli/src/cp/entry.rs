@@ -189,7 +189,7 @@ impl Copier<'_> {
                 }
                 self.shared.say_copied_late(pair);
             }
-            return Some(self.link_to_earlier(pair, earlier));
+            return Some(self.link_to_earlier(pair, stat, earlier));
         }
         if pair.source.is_same_entry(&place) {
             let (from, to) = (q(&self.operand.0), q(&self.operand.1));

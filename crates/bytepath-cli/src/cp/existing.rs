@@ -148,7 +148,7 @@ impl Copier<'_> {
     fn link_though_older(&mut self, pair: &Pair, stat: &Stat) -> Done {
         let earlier = self.seen.remember(identity(stat), || pair.sink.earlier(&self.base));
         match earlier {
-            Some(earlier) => self.link_to_earlier(pair, &earlier),
+            Some(earlier) => self.link_to_earlier(pair, stat, &earlier),
             None => {
                 self.shared.skipped(pair, stat);
                 Ok(())
@@ -156,10 +156,16 @@ impl Copier<'_> {
         }
     }
 
-    /// Makes the destination another name of a copy made before.
-    pub(super) fn link_to_earlier(&self, pair: &Pair, earlier: &super::seen::Earlier) -> Done {
+    /// Makes the destination another name of a copy made before: of the file, where that was written to through
+    /// a symbolic link, which as another name of its own might lead to nothing but itself.
+    pub(super) fn link_to_earlier(
+        &self,
+        pair: &Pair,
+        stat: &Stat,
+        earlier: &super::seen::Earlier,
+    ) -> Done {
         self.shared.voice.ledger.outcome(Outcome::HardLinked);
-        let follow = Follow::when(self.shared.settings.follows(pair.argument));
+        let follow = Follow::when(!is_link(stat));
         match link::hard(&earlier.place(), follow, &pair.sink, Replace::Yes) {
             Ok(Linked::Replaced) => {
                 self.shared.say_removed(&pair.sink);

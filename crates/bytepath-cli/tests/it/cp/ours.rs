@@ -35,6 +35,18 @@ fn attributes_only_leaves_the_bytes_of_what_is_there_also_where_files_appear_who
     assert_eq!(done.well().stdout, "old\n640\n0\n");
 }
 
+/// The classic links the symbolic link again, which then leads to itself, and the bytes are gone.
+#[test]
+fn what_is_written_through_a_link_keeps_its_bytes_where_its_source_has_other_names() {
+    for options in ["-a", "-au", "-a --resume", "-a --atomic", "-dL"] {
+        let done = in_folder(&format!(
+            "ln a b && mkdir t && echo older >t/b && touch -d @1 t/b && ln -s b t/a && \
+             $bytepath cp {options} a b t && cat t/a t/b && test t/a -ef t/b"
+        ));
+        assert_eq!(done.well().stdout, "one\none\n", "{options}");
+    }
+}
+
 #[test]
 fn debug_tells_the_truth_about_each_file() {
     let done = in_folder("$bytepath cp --debug --reflink=never a d; $bytepath cp --debug -n a c");
@@ -489,7 +501,7 @@ fn progress_that_may_have_no_thread_says_so() {
     assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), said));
 }
 
-/// The last operand is asked about, for which the copying waits until the total was shown.
+/// The last destination is a FIFO that nobody reads until the total was shown.
 #[test]
 fn progress_counts_neither_holes_nor_further_names_and_what_is_skipped_as_done() {
     for (prepare, words, wanted) in [
@@ -508,10 +520,10 @@ fn progress_counts_neither_holes_nor_further_names_and_what_is_skipped_as_done()
         ),
     ] {
         let done = in_folder(&format!(
-            "mkdir t && mkfifo f && touch -d @1 t/z && touch z && exec 9<>f && {prepare} && \
-             {{ $bytepath cp -i --progress {words} z t 2>said <f & }} && \
+            "mkdir t && mkfifo t/z && touch -d @1 t/z && touch z && {prepare} && \
+             {{ $bytepath cp --progress {words} z t 2>said & }} && \
              until grep -q '{wanted}' said || [ $(grep -c ' of ' said) -gt 50 ]; do :; done; \
-             echo y >f; wait; cat said"
+             cat t/z; wait; cat said"
         ));
         assert!(done.stdout.contains(wanted), "{words}: {done:?}");
         // A total that was shown stays.
@@ -564,10 +576,9 @@ fn progress_knows_what_a_device_holds_and_not_what_a_fifo_will() {
     let Some(device) = Loop::new(folder.path()) else { return };
     let wanted = "1 of 2 files, 1 MiB of 1 MiB, ";
     let done = in_folder(&format!(
-        "mkdir t && mkfifo f && touch t/z z && exec 9<>f && \
-         {{ $bytepath cp -i --progress {} z t 2>said <f & }} && \
+        "mkdir t && mkfifo t/z && touch z && {{ $bytepath cp --progress {} z t 2>said & }} && \
          until grep -q '{wanted}' said || [ $(grep -c ' of ' said) -gt 50 ]; do :; done; \
-         echo y >f; wait; cat said",
+         cat t/z; wait; cat said",
         device.path
     ));
     assert!(done.stdout.contains(wanted), "{done:?}");

@@ -134,6 +134,8 @@ fn interrupted<T>(work: impl FnOnce() -> T) -> T {
         threads.spawn(|| {
             while !over.load(Relaxed) {
                 crate::sys::interrupt(thread);
+                // Else a sleep might not come any nearer to its end.
+                std::thread::sleep(Duration::from_micros(1));
             }
         });
         let done = work();

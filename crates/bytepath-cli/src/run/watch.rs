@@ -69,6 +69,8 @@ const RESTING_WINDOW: Duration = Duration::from_millis(250);
 const GROUP_HAS_IT_AFTER: Duration = Duration::from_millis(10);
 /// Who ends by it has done so after so many times that.
 const GROUP_ENDS_AFTER: u32 = 10;
+/// Who has not got it in so many looks does not get it: the kernel tells one after the other.
+const GROUP_GETS_IT_AFTER: u32 = 3;
 
 impl Watched {
     /// Comes back when everything that was started has ended.
@@ -220,17 +222,18 @@ impl Watched {
     /// not known, and nor is it of a second signal.
     fn group_has(&self, signal: i32, came_at: u64) -> bool {
         let Some(below) = self.below.as_ref().filter(|_| !self.has_passed_on) else { return false };
-        for _ in 0..GROUP_ENDS_AFTER {
+        for look in 1..=GROUP_ENDS_AFTER {
             let mut found = Vec::new();
             below.each(ALL, |pid, _| {
                 if process::group(Some(pid)) == process::group(None) {
                     found.push(process::got(pid, signal, came_at));
                 }
             });
-            if found.contains(&Got::Not) {
+            let is_missed = found.contains(&Got::Not);
+            if is_missed && look >= GROUP_GETS_IT_AFTER {
                 return false;
             }
-            if self.stages.any_ends_by(signal) || !found.contains(&Got::Ends) {
+            if !is_missed && (self.stages.any_ends_by(signal) || !found.contains(&Got::Ends)) {
                 break;
             }
             std::thread::sleep(GROUP_HAS_IT_AFTER);

@@ -685,6 +685,7 @@ TUNER = """\
 [ "$1" = tune ] || exec "{program}" "$@"
 said="$*"
 while [ $# -gt 1 ]; do [ "$1" != --json ] || file=$2; shift; done
+[ "$file" != - ] || file=/dev/stdout
 case "$said" in
 *--show*) {shown} "{folder}/profile" >"$file" || exit 1 ;;
 *) echo "{{\\"words\\": \\"${{said%% --json*}}\\"}}" | tee "{folder}/profile" >"$file" ;;
@@ -855,6 +856,7 @@ MEASURER = """\
 # Stands before the program: leaves what is named by its words, and ends as they say.
 case "$1" in bench|doctor) ;; *) exec "{program}" "$@" ;; esac
 while [ $# -gt 1 ]; do [ "$1" != --json ] || file=$2; shift; done
+[ "$file" != - ] || file=/dev/stdout
 cat "{folder}/record" >"$file"
 exit {code}
 """

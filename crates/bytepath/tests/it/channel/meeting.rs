@@ -163,18 +163,23 @@ fn a_signal_says_nothing_of_the_other_end() {
     });
 }
 
+/// A socket that listens there, and all who may wait at it: one.
+fn full(path: &Path) -> (OwnedFd, Connection) {
+    let at = rustix::net::SocketAddrUnix::new(path).expect("it fits");
+    let kind = rustix::net::SocketType::SEQPACKET;
+    let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None);
+    let socket = socket.expect("a socket");
+    rustix::net::bind(&socket, &at).expect("it is free");
+    rustix::net::listen(&socket, 0).expect("it listens");
+    (socket, Connection::connect(&address(path), PATIENCE).expect("there is room for one"))
+}
+
 #[test]
 fn who_is_interrupted_until_its_patience_ends_is_not_told_that_nobody_listens() {
     bounded(|_| {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("channel");
-        let at = rustix::net::SocketAddrUnix::new(&path).expect("it fits");
-        let kind = rustix::net::SocketType::SEQPACKET;
-        let full = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None);
-        let full = full.expect("a socket");
-        rustix::net::bind(&full, &at).expect("it is free");
-        rustix::net::listen(&full, 0).expect("it listens");
-        let _first = Connection::connect(&address(&path), PATIENCE).expect("there is room for one");
+        let _full = full(&path);
         let patience = Duration::from_millis(50);
         let silent = interrupted(|| Connection::connect(&address(&path), patience));
         assert!(matches!(silent, Err(ChannelError::Silent(_))), "{silent:?}");
@@ -221,13 +226,7 @@ fn an_address_is_taken_though_too_many_wait_there() {
     bounded(|_| {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("channel");
-        let at = rustix::net::SocketAddrUnix::new(&path).expect("it fits");
-        let kind = rustix::net::SocketType::SEQPACKET;
-        let full = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None);
-        let full = full.expect("a socket");
-        rustix::net::bind(&full, &at).expect("it is free");
-        rustix::net::listen(&full, 0).expect("it listens");
-        let _first = Connection::connect(&address(&path), PATIENCE).expect("there is room for one");
+        let _full = full(&path);
         assert!(matches!(Listener::bind(&address(&path)), Err(ChannelError::Taken(_))));
     });
 }

@@ -248,6 +248,17 @@ const HELD: &str = "until_held() { \
     tries=0; held=0; until [ $held = 20 ] || [ $tries = 3000 ]; do sleep 0.01; tries=$((tries + 1)); \
     [ -s $1 ] && grep -q '^State:.t' /proc/$(cat pid)/status && held=$((held + 1)) || held=0; done; };";
 
+/// Ends pv by a signal once a call for a file there is held up; the exit code is what was printed.
+fn ended_while_held(folder: &Path, words: &str, file: &str, held: &str) -> Done {
+    let call = held.split(':').next().expect("a call");
+    let script = format!(
+        "strace -f -qqq -e signal=none -o log -P $PWD/{file} -e trace={call} -e inject={held} \
+         sh -c 'echo $$ >pid; exec {BYTEPATH} pv {words}' & \
+         {HELD} until_held {file}; kill -TERM $(cat pid); wait $!; echo $?"
+    );
+    run(Command::new("sh").args(["-c", &script]).current_dir(folder))
+}
+
 /// Where that takes long: file systems on a network first send what they hold.
 #[test]
 fn a_signal_ends_it_while_its_output_is_closed() {
@@ -258,13 +269,7 @@ fn a_signal_ends_it_while_its_output_is_closed() {
     fs::write(folder.path().join("b"), "b").expect("written");
     // What lasts is watched by a thread of its own, which answers signals.
     for words in ["-q -C b -o out", "-q -U stored b -o out", "-q -M out -o out -- echo b"] {
-        let script = format!(
-            "strace -f -qqq -e signal=none -o log -P $PWD/out -e trace=close \
-             -e inject=close:delay_enter=8000000 sh -c 'echo $$ >pid; exec {BYTEPATH} pv {words}' & \
-             {HELD} until_held out; kill -TERM $(cat pid); wait $!; echo $?"
-        );
-        let mut command = Command::new("sh");
-        let done = run(command.args(["-c", &script]).current_dir(folder.path()));
+        let done = ended_while_held(folder.path(), words, "out", "close:delay_enter=8000000");
         assert_eq!(done.stdout, "32\n", "{words}: {done:?}");
         fs::remove_file(folder.path().join("out")).expect("it is made");
     }
@@ -277,13 +282,8 @@ fn a_signal_that_comes_between_storing_and_forwarding_ends_it() {
     }
     let folder = folder();
     fs::write(folder.path().join("b"), "b").expect("written");
-    let script = format!(
-        "strace -f -qqq -e signal=none -o log -P $PWD/stored -e trace=lseek \
-         -e inject=lseek:delay_enter=4000000 sh -c 'echo $$ >pid; exec {BYTEPATH} pv -q -U stored b -o out' & \
-         {HELD} until_held stored; kill -TERM $(cat pid); wait $!; echo $?"
-    );
-    let mut command = Command::new("sh");
-    let done = run(command.args(["-c", &script]).current_dir(folder.path()));
+    let (words, held) = ("-q -U stored b -o out", "lseek:delay_enter=4000000");
+    let done = ended_while_held(folder.path(), words, "stored", held);
     assert_eq!(done.stdout, "32\n", "{done:?}");
     let [stored, out] = ["stored", "out"].map(|name| fs::read(folder.path().join(name)));
     assert_eq!((stored.expect("it stays"), out.expect("it is made")), (b"b".to_vec(), Vec::new()));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -274,7 +274,7 @@ pub(crate) fn full_pipe() -> Result<(OwnedFd, OwnedFd), String> {
 
 /// Two sockets of TCP on the loopback device that are connected.
 pub(crate) fn tcp_pair() -> std::io::Result<(TcpStream, TcpStream)> {
-    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     let (far, from) = listener.accept()?;
     if from != near.local_addr()? {

@@ -3,7 +3,7 @@
 //! `serve_multishot` have the ways by a ring.
 
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -186,7 +186,7 @@ impl Listener {
                 Ok(Listener { socket: socket.into(), address: format!("unix:@{name}") })
             }
             Family::Tcp => {
-                let socket = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
+                let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
                 let address = format!("tcp:{}", socket.local_addr().map_err(failed)?);
                 Ok(Listener { socket: socket.into(), address })
             }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{self, Read as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -189,7 +190,7 @@ impl Running {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = self.proxy.insert(spawn_on(&mut command, None)?);
         let until = Instant::now() + UP_WITHIN;
-        while std::net::TcpStream::connect(("127.0.0.1", PROXY_PORT)).is_err() {
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, PROXY_PORT)).is_err() {
             let has_ended = child.try_wait().map_or(true, |status| status.is_some());
             if has_ended || Instant::now() > until {
                 let mut said = String::new();

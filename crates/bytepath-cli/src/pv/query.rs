@@ -79,15 +79,15 @@ pub(crate) fn query(pid: Pid, settings: &Settings, live: &Live) -> Result<Status
     let screen = Screen::wanted(&settings);
     let interval = settings.interval;
     Ok(watched(&settings, live, screen, vec![bar], || {
-        loop {
-            std::thread::sleep(interval);
+        while !target.ends_within(interval) {
             match target.wish(QUERY, &[]) {
                 Ok(Came::Taken(Some(value))) => take(&value, &tally),
                 // It may only be busy; its end shows soon.
                 Ok(Came::Waits | Came::Taken(None)) => {}
-                Ok(Came::Gone) | Err(_) => return Status::DONE,
+                Ok(Came::Gone) | Err(_) => break,
             }
         }
+        Status::DONE
     }))
 }
 

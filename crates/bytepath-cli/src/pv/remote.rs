@@ -4,22 +4,26 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
-use rustix::process::{Pid, Signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 
 use super::cursor::started;
 use super::display::{DisplayOptions, says_what};
 use super::live::Live;
+use super::signals::await_any;
 use super::tally::Tally;
 use super::watch::{Bar, Watch};
 use super::{Options, Settings};
-use crate::errno::word_of;
+use crate::errno::{word, word_of};
 
 /// How long a pv that is not stuck takes to answer, at most.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -30,9 +34,13 @@ const LOOK: Duration = Duration::from_millis(10);
 /// A wish is the words of a command line; longer ones are not from a pv.
 const WISH_BYTES_MAX: u64 = 1 << 20;
 
-/// Whom a wish is for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target(Pid);
+/// Whom a wish is for: the process itself, as its number may be another's once it has ended.
+#[derive(Debug)]
+pub(crate) struct Target {
+    process: OwnedFd,
+    /// What wishes for it begin with.
+    stem: String,
+}
 
 /// How a wish came out.
 pub(crate) enum Came {
@@ -51,14 +59,15 @@ impl Target {
     /// Why it is none, to be told.
     pub(crate) fn found(pid: Pid) -> Result<Target, String> {
         let number = pid.as_raw_nonzero();
-        if rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
-            return Err(format!("{number}: No such process"));
-        }
+        let none = |errno| format!("{number}: {}", word(errno));
+        // Before anything is looked at: what is found at the number later is of this one, or for nobody.
+        let process = pidfd_open(pid, PidfdFlags::empty()).map_err(none)?;
         let status = std::fs::read_to_string(format!("/proc/{number}/status"))
             .map_err(|error| format!("{number}: {}", word_of(&error)))?;
-        if status.lines().any(|line| line.starts_with("State:\tZ")) {
-            return Err(format!("{number}: No such process"));
-        }
+        let stem = stem(pid);
+        let Some(stem) = stem.filter(|_| !ends_within(&process, Duration::ZERO)) else {
+            return Err(none(Errno::SRCH));
+        };
         let uid = |status: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
             line.split_whitespace().nth(1)?.parse().ok()
@@ -70,18 +79,22 @@ impl Target {
         if !catches_wishes(&status) || !is_bytepath(number.get()) {
             return Err(format!("{number}: it is not a pv of bytepath that takes wishes"));
         }
-        Ok(Target(pid))
+        Ok(Target { process, stem })
+    }
+
+    /// Waits until it has ended, at most so long; whether it has.
+    pub(crate) fn ends_within(&self, most: Duration) -> bool {
+        ends_within(&self.process, most)
     }
 
     /// Leaves a wish and waits until it is taken.
     ///
     /// # Errors
     /// It cannot be left.
-    pub(crate) fn wish(self, kind: &str, words: &[OsString]) -> std::io::Result<Came> {
+    pub(crate) fn wish(&self, kind: &str, words: &[OsString]) -> std::io::Result<Came> {
         let folder = folder()?;
         sweep(&folder);
-        let Some(stem) = stem(self.0) else { return Ok(Came::Gone) };
-        let stem = format!("{stem}{}", std::process::id());
+        let stem = format!("{}{}", self.stem, std::process::id());
         let (wish, answer) = (folder.join(stem.clone() + ".wish"), folder.join(stem + ".answer"));
         let mut file = tempfile::NamedTempFile::new_in(&folder)?;
         file.write_all(kind.as_bytes())?;
@@ -92,7 +105,7 @@ impl Target {
         let _ = std::fs::remove_file(&answer);
         file.persist(&wish)?;
         let until = Instant::now() + ANSWER_TIME;
-        if rustix::process::kill_process(self.0, Signal::USR2).is_err() {
+        if pidfd_send_signal(&self.process, Signal::USR2).is_err() {
             let _ = std::fs::remove_file(&wish);
             return Ok(Came::Gone);
         }
@@ -105,7 +118,8 @@ impl Target {
                     text.and_then(|text| serde_json::from_str(str::from_utf8(&text).ok()?).ok());
                 return Ok(Came::Taken(value));
             }
-            if rustix::process::test_kill_process(self.0).is_err() {
+            // It is no sooner looked for again.
+            if self.ends_within(LOOK) {
                 let _ = std::fs::remove_file(&wish);
                 return Ok(Came::Gone);
             }
@@ -115,9 +129,14 @@ impl Target {
                 }
                 return Ok(Came::Waits);
             }
-            std::thread::sleep(LOOK);
         }
     }
+}
+
+fn ends_within(process: &OwnedFd, most: Duration) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    await_any(&mut fds, Some(most));
+    !fds[0].revents().is_empty()
 }
 
 /// Change what it does.

@@ -153,6 +153,52 @@ fn a_query_shows_what_the_other_has_moved() {
 }
 
 #[test]
+fn a_query_ends_with_the_other_also_where_nobody_has_waited_for_that() {
+    let (program, pid, _writer, _out) = between(&["-q"]);
+    let pid = pid.to_string();
+    let mut command = ours(&["-n", "-b", "-i", "0.1", "-Q", &pid]);
+    let mut query = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let said = query.child().stderr.as_mut().expect("it is piped");
+    said.read_exact(&mut [0; 2]).expect("it answers");
+    kill_process(program.group, Signal::TERM).expect("it runs");
+    assert!(query.done().status.success());
+    for option in ["-R", "-Q"] {
+        run(&mut ours(&[option, &pid])).refused(1, &["No such process"]);
+    }
+    assert_eq!(program.done().status.code(), Some(32));
+}
+
+#[test]
+fn who_has_the_number_of_a_pv_that_has_ended_is_not_asked() {
+    let last = "/proc/sys/kernel/ns_last_pid";
+    if !(root() && installed("unshare") && Path::new(last).exists()) {
+        return println!("skipped: to give a number away takes root, unshare(1) and {last}");
+    }
+    if fs::read_dir("/run/user").is_ok_and(|mut users| users.next().is_some()) {
+        return println!("skipped: wishes are exchanged in /run/user, by numbers of here");
+    }
+    let home = tempfile::tempdir().expect("a folder");
+    let done = shell(&format!(
+        "cd {} && export HOME=$PWD && mkfifo fifo && unshare --pid --fork --mount-proc sh -c '
+        exec 3<>fifo
+        $bytepath pv -q <fifo >data & asked=$!
+        until grep -q \"SigCgt:.*[89a-f]..$\" /proc/$asked/status; do :; done
+        $bytepath pv -n -b -i 1 -Q $asked 2>told & query=$!
+        until [ -s told ]; do :; done
+        kill -KILL $asked
+        wait $asked
+        echo $((asked - 1)) >{last}
+        sleep 1000 & other=$!
+        wait $query
+        kill $other
+        wait $other
+        echo $((other - asked)) $?'",
+        home.path().display()
+    ));
+    assert_eq!(done.stdout, "0 143\n", "{done:?}");
+}
+
+#[test]
 fn a_query_of_a_quiet_pv_shows_the_share_of_the_whole() {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(&[0; 5000]).and_then(|()| file.flush()).expect("written");

@@ -131,7 +131,7 @@ impl<'a> Side<'a> {
             last_written: &tail.bytes,
             previous_line: &tail.line,
             durable: self.durable.then(|| self.tally.durable_bytes()),
-            other_side: self.other.map(Tally::bytes),
+            other_side: self.other.map(if lines { Tally::lines } else { Tally::bytes }),
             now: SystemTime::now(),
             last,
             name: self.name.as_deref(),

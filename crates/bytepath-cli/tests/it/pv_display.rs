@@ -48,6 +48,21 @@ fn the_last_line_tells_all_of_it() {
 }
 
 #[test]
+fn the_ratio_is_of_what_is_counted_on_both_sides() {
+    for counted in [&[][..], &["-l"], &["-0"]] {
+        let (_folder, path) = file();
+        fs::write(&path, "a line of 19 bytes.\n\0".repeat(50)).expect("written");
+        let input = fs::File::open(path).expect("there");
+        let words = [&["-f", "-b", "-M", "both"], counted, &["--", "cat"]].concat();
+        let done = run(ours(&words).stdin(input));
+        assert!(
+            done.status.success() && last(&done.stderr).trim_end().ends_with(" 1:1"),
+            "{done:?}"
+        );
+    }
+}
+
+#[test]
 fn bars_look_as_the_environment_lets_them() {
     let (_folder, path) = file();
     let format = "%{sgr:red}%5{bar-block}%{sgr:reset}";

@@ -72,7 +72,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) previous_line: &'a [u8],
     /// Bytes known to be on the disk, where that is asked.
     pub(crate) durable: Option<u64>,
-    /// Bytes moved on the other side, in --monitor both.
+    /// What was moved on the other side, in the same unit, in --monitor both.
     pub(crate) other_side: Option<u64>,
     /// The time on the wall, from which the finishing time follows.
     pub(crate) now: SystemTime,

@@ -14,6 +14,7 @@ use clap::Args;
 use rustix::io::Errno;
 
 use crate::errno::word;
+use crate::live::before_message;
 use crate::quote::quoted;
 use crate::sys::start;
 pub(crate) use getopt::Order;
@@ -234,7 +235,7 @@ fn said_raw(line: &[u8]) -> std::io::Result<()> {
     if start::was_closed(2) {
         return Err(Errno::BADF.into());
     }
-    std::io::stderr().write_all(&[crate::live::before_message(), line].concat())
+    std::io::stderr().write_all(&[before_message().as_bytes(), line].concat())
 }
 
 /// What is wrong, without the advice that follows it: the classic's own comes instead.

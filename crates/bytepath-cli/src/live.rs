@@ -18,12 +18,22 @@ const LOOKS: usize = 10;
 /// Over less there is no rate: a thread's start takes as long.
 const RATED_FROM: Duration = Duration::from_millis(1);
 
-/// Whether such a line stands on the terminal, and the cursor behind it.
+/// Whether such a line stands on the terminal, and the cursor in it or behind it.
 static STANDS: AtomicBool = AtomicBool::new(false);
 
+/// Whether such a line, or several, was drawn and nothing ended it.
+pub(crate) fn stands() -> bool {
+    STANDS.load(Relaxed)
+}
+
+/// Notes whether one stands now.
+pub(crate) fn note(stands: bool) {
+    STANDS.store(stands, Relaxed);
+}
+
 /// What has to be written before a message, so that it has a line of its own.
-pub(crate) fn before_message() -> &'static [u8] {
-    if STANDS.swap(false, Relaxed) { b"\n" } else { b"" }
+pub(crate) fn before_message() -> &'static str {
+    if STANDS.swap(false, Relaxed) { "\n" } else { "" }
 }
 
 /// What is said where there is no thread that looks how far it is.
@@ -90,7 +100,7 @@ impl Lines {
         let text = cut(text, room);
         let columns = text.width();
         // What was drawn before stands on a line of its own where a message came behind it.
-        let old = if STANDS.load(Relaxed) { self.columns } else { 0 };
+        let old = if stands() { self.columns } else { 0 };
         let blanks = " ".repeat(old.saturating_sub(columns));
         self.columns = columns;
         let line = match (self.terminal, last) {
@@ -98,7 +108,7 @@ impl Lines {
             (true, true) => format!("\r{text}{blanks}\n"),
             (false, _) => format!("{text}\n"),
         };
-        STANDS.store(self.terminal && !last, Relaxed);
+        note(self.terminal && !last);
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 }

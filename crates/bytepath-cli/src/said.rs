@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use bytepath_report::table::printable;
 
+use crate::live::before_message;
 use crate::{errno, sys};
 
 pub(crate) fn said_of(error: &anyhow::Error) -> ExitCode {
@@ -32,7 +33,8 @@ pub(crate) fn printed(done: anyhow::Result<()>) -> anyhow::Result<()> {
     done.or_else(|error| if reader_left(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Says a line on standard error in one write, so that two ends that fail together do not mix theirs.
+/// Says a line on standard error in one write, so that two ends that fail together do not mix theirs,
+/// below a line that says how far something is.
 /// Names that others gave command no terminal. Where nobody can hear it, the work and the exit code are what they are all the same.
 pub(crate) fn say(line: std::fmt::Arguments<'_>) {
     let _ = said(line);
@@ -45,7 +47,7 @@ pub(crate) fn said(line: std::fmt::Arguments<'_>) -> std::io::Result<()> {
         return Err(rustix::io::Errno::BADF.into());
     }
     let text = printable(&line.to_string());
-    std::io::stderr().write_all(format!("{text}\n").as_bytes())
+    std::io::stderr().write_all(format!("{}{text}\n", before_message()).as_bytes())
 }
 
 /// Whether it was to be printed where there is no standard output: what is full stands in its place.

@@ -205,7 +205,7 @@ impl<'a> Voice<'a> {
             return;
         }
         if self.is_read_at_once() {
-            held.splice(..0, live::before_message().iter().copied());
+            held.splice(..0, live::before_message().bytes());
         }
         let written = match start::was_closed(1) {
             true => Err(Errno::BADF),
@@ -232,7 +232,7 @@ impl<'a> Voice<'a> {
         let mut questions = self.questions.lock().expect("nobody panics holding it");
         self.flush();
         let (name, asked) = (self.called.name.as_bytes(), Instant::now());
-        let line = [live::before_message(), name, b": ", question.as_bytes()].concat();
+        let line = [live::before_message().as_bytes(), name, b": ", question.as_bytes()].concat();
         let _ = std::io::stderr().write_all(&line);
         let mut answer = Vec::new();
         // One byte at a time would be needed to leave the rest to others; the classic does not.

@@ -1,7 +1,7 @@
 //! What may be changed while bytes move.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use bytepath::Cancel;
@@ -16,8 +16,6 @@ pub(crate) struct Live {
     rate: AtomicU64,
     /// 0 is the mover's choice.
     buffer_bytes: AtomicUsize,
-    /// Whether the cursor stands in a line that was drawn.
-    line_open: AtomicBool,
     /// Whether bytes are to be moved: one of those below.
     course: AtomicU8,
     /// Wakes a route that holds bytes of its source; none where nobody answers signals.
@@ -118,19 +116,8 @@ impl Live {
         self.buffer_bytes.store(bytes.unwrap_or(0), Relaxed);
     }
 
-    /// Notes that a line was drawn, or ended.
-    pub(crate) fn set_line_open(&self, open: bool) {
-        self.line_open.store(open, Relaxed);
-    }
-
-    /// Notes that the drawn line is ended; whether there was one.
-    pub(crate) fn end_line(&self) -> bool {
-        self.line_open.swap(false, Relaxed)
-    }
-
-    /// Says a message, on a line of its own.
+    /// Says a message.
     pub(crate) fn say(&self, text: std::fmt::Arguments<'_>) {
-        let end = if self.end_line() { "\n" } else { "" };
-        super::screen::say(format_args!("{end}pv: {text}"));
+        super::say(text);
     }
 }

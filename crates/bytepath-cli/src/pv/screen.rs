@@ -8,9 +8,8 @@ use rustix::stdio::stderr;
 
 use super::Settings;
 use super::display::{Extra, WrongDisplay, cut};
-use super::live::Live;
 use super::signals::ends_before_room;
-use crate::live::is_in_front;
+use crate::live::{before_message, is_in_front, note, stands};
 
 /// Assumed where it cannot be asked for.
 const WIDTH: usize = 80;
@@ -114,9 +113,9 @@ impl Screen {
     }
 
     /// Draws a line over the one before.
-    pub(crate) fn draw(&self, line: &str, live: &Live) {
+    pub(crate) fn draw(&self, line: &str) {
         write(format_args!("{line}\r"));
-        live.set_line_open(true);
+        note(true);
     }
 
     /// Writes a line that stays.
@@ -125,9 +124,9 @@ impl Screen {
     }
 
     /// Ends the line that was drawn over, if there is one.
-    pub(crate) fn end_line(&self, live: &Live) {
-        if live.end_line() {
-            write(format_args!("\n"));
+    pub(crate) fn end_line(&self) {
+        if stands() {
+            write(format_args!("{}", before_message()));
         }
     }
 
@@ -142,9 +141,9 @@ impl Screen {
     }
 }
 
-/// Writes a message, which may have names in it that others gave.
+/// Writes a message on a line of its own, which may have names in it that others gave.
 pub(crate) fn say(text: std::fmt::Arguments<'_>) {
-    write(format_args!("{}\n", printable(&text.to_string())));
+    write(format_args!("{}{}\n", before_message(), printable(&text.to_string())));
 }
 
 /// One write where there is room for it, so that several pv's do not mix their lines. Where there is none it

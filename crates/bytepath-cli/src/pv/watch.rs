@@ -340,9 +340,11 @@ impl<'a> Watch<'a> {
             (_, []) => {}
             (Some(row), lines) => row.draw(lines, screen),
             (None, lines) => {
-                let up = "\x1b[A".repeat(self.drawn_lines.saturating_sub(1));
+                // What was drawn stands above a message that came since.
+                let drawn = if crate::live::stands() { self.drawn_lines } else { 0 };
+                let up = "\x1b[A".repeat(drawn.saturating_sub(1));
                 self.drawn_lines = lines.len();
-                screen.draw(&format!("{up}{}", lines.join("\n\r")), self.live);
+                screen.draw(&format!("{up}{}", lines.join("\n\r")));
             }
         }
     }
@@ -358,7 +360,7 @@ impl<'a> Watch<'a> {
         if let Some(row) = self.row.take() {
             row.end(screen);
         }
-        screen.end_line(self.live);
+        screen.end_line();
         for bar in &self.bars {
             if let Some(summary) = bar.display.summary() {
                 screen.line(&summary);

@@ -197,7 +197,6 @@ pub(crate) fn run(settings: &Settings, live: &Live, words: &[OsString]) -> Resul
     let screen = Screen::wanted(settings);
     let mut watching = Watching {
         settings: settings.clone(),
-        live,
         screen,
         signals,
         targets: there,
@@ -225,9 +224,8 @@ fn seen(target: Target) -> Result<(), String> {
     }
 }
 
-struct Watching<'a> {
+struct Watching {
     settings: Settings,
-    live: &'a Live,
     screen: Option<Screen>,
     signals: Signals,
     targets: Vec<Target>,
@@ -242,7 +240,7 @@ struct Watching<'a> {
     lines: usize,
 }
 
-impl Watching<'_> {
+impl Watching {
     fn run(&mut self) -> Result<Status, Wrong> {
         let (mut next, mut next_look) = (Instant::now(), Instant::now());
         loop {
@@ -453,12 +451,12 @@ impl Watching<'_> {
         }
         let (first, back) = (up(self.lines.saturating_sub(1)), up(lines.len() - shown.max(1)));
         self.lines = shown;
-        screen.draw(&format!("{first}{}{back}", lines.join("\n\r")), self.live);
+        screen.draw(&format!("{first}{}{back}", lines.join("\n\r")));
     }
 
     fn end_lines(&mut self) {
         if let Some(screen) = &self.screen {
-            screen.end_line(self.live);
+            screen.end_line();
         }
     }
 }

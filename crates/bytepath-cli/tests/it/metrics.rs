@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::program::{Bounded, bytepath, catches, installed, root, run, shell, signal_of, spawned};
+use crate::terminal::drawing;
 
 /// Nothing that a test waits for takes longer.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
@@ -645,6 +646,31 @@ fn what_cannot_be_written_is_said_once_and_disturbs_nothing() {
         run(&mut bytepath(&["gen", "zeros", "--metrics", target])).refused(2, &["--metrics"]);
     }
     run(&mut bytepath(&["pv", "-d", "1", "--metrics", "m"])).refused(64, &["--metrics"]);
+}
+
+#[test]
+fn what_cannot_be_written_is_said_below_the_line_that_is_drawn() {
+    for words in [["tee", "--progress"], ["pv", "-b"]] {
+        let folder = folder();
+        let gone = folder.path().join("gone");
+        std::fs::create_dir(&gone).expect("a folder");
+        let file = gone.join("m.prom");
+        let (reader, mut input) = std::io::pipe().expect("a pipe");
+        let metrics = ["--metrics", file.to_str().expect("letters")];
+        let mut command = bytepath(&[words, metrics].concat());
+        let (job, mut screen) = drawing(command.stdin(reader).stdout(Stdio::null()));
+        drop(command);
+        input.write_all(b"before").expect("it reads");
+        until(&file, |page| moved(page) == 6.0);
+        screen.shows("6");
+        std::fs::remove_dir_all(&gone).expect("it is ours");
+        screen.shows("goes on without");
+        drop(input);
+        let drawn = screen.whole();
+        let alone = |line: &str| line.starts_with("bytepath: --metrics");
+        assert!(drawn.split('\n').any(alone), "{drawn:?}");
+        assert!(job.done().status.success());
+    }
 }
 
 /// What the socket answers.

@@ -140,6 +140,23 @@ fn a_line_is_drawn_over_and_ends_with_the_transfer() {
 }
 
 #[test]
+fn lines_are_drawn_below_a_message_and_not_over_it() {
+    let mut terminal = Terminal::new(60, 20);
+    let command = ["sh", "-c", "read x; echo hello; cat >/dev/null"];
+    let words = ["-b", "-i", "0.1", "-M", "both", "-o", "/dev/full", "--"];
+    let pv = terminal.start(&[&words[..], &command].concat(), &[]);
+    terminal.shows("\x1b[A");
+    let mut input = File::from(pv.input.as_ref().expect("open").try_clone().expect("one"));
+    input.write_all(b"x\n").expect("taken");
+    terminal.shows("No space left on device\r\n");
+    drop(input);
+    assert_eq!(pv.end(), Some(16));
+    let drawn = terminal.drawn();
+    let (_, below) = drawn.split_once("No space left on device\r\n").expect("it was said");
+    assert!(!below.is_empty() && !below.starts_with("\x1b[A"), "{drawn:?}");
+}
+
+#[test]
 fn titles_of_any_length_are_set_and_wishes_are_still_taken() {
     let mut terminal = Terminal::new(200, 20);
     let long = "long ".repeat(50);

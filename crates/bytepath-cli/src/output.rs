@@ -6,6 +6,7 @@ use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
@@ -390,10 +391,13 @@ fn is_planted(path: &Path) -> bool {
     folder.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL && !owns.contains(&lure.uid())
 }
 
+/// The folder that a path names something in, as the kernel reads it: what ends in a slash or a dot names
+/// nothing in the folder around it.
 fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
+    let path = path.as_os_str().as_bytes();
+    match memchr::memrchr(b'/', path) {
+        Some(slash) => Path::new(OsStr::from_bytes(&path[..=slash])),
+        None => Path::new("."),
     }
 }
 

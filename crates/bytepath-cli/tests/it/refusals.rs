@@ -426,6 +426,11 @@ fn results_that_cannot_be_written_are_known_before_anything_is_measured() {
         let done = shell(&format!("{end} </dev/zero >/dev/null"));
         done.refused(1, &["cannot write", missing]);
     }
+    // A folder that is not there either, be it named as one.
+    for missing in ["no-such-folder-of-bytepath/", "./no-such-folder-of-bytepath/."] {
+        let done = run(&mut bytepath(&["bench", "pipes", "--json", missing]));
+        done.refused(1, &["cannot write", missing, "No such file or directory"]);
+    }
     let folder = std::env::temp_dir();
     let done = run(&mut bytepath(&["bench", "pipes", "--json", &folder.to_string_lossy()]));
     done.refused(1, &["cannot write", "Is a directory"]);

@@ -391,16 +391,7 @@ impl Watching {
         let mut options = options_of(&self.settings.options.display, LAST);
         // Positions are in bytes.
         (options.line_mode, options.null) = (false, false);
-        if options.numeric && options.format.is_empty() && !self.alone {
-            options.format = vec![numbers(&options)];
-        }
-        let unnamed = |format: &str| !format.contains("%N") && !format.contains("%{name}");
-        if let Some(format) = options.format.last_mut()
-            && !self.alone
-            && unnamed(format)
-        {
-            *format = format!("%N {format}");
-        }
+        options.named = !self.alone;
         options
     }
 
@@ -459,19 +450,6 @@ impl Watching {
             screen.end_line();
         }
     }
-}
-
-/// The usual numbers of -n as a format, to which a name can be added.
-fn numbers(options: &DisplayOptions) -> String {
-    let bytes = options.bytes || options.bits;
-    let wanted = [
-        (options.timer, "%t"),
-        (bytes, "%b"),
-        (options.rate, "%r"),
-        (!bytes && !options.rate, "%{progress-amount-only}"),
-    ];
-    let wanted = wanted.iter().filter(|(wanted, _)| *wanted).map(|(_, field)| *field);
-    wanted.collect::<Vec<_>>().join(" ")
 }
 
 /// Moves the cursor up by so many lines.

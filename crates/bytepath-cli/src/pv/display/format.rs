@@ -152,6 +152,15 @@ impl Format {
         format
     }
 
+    /// With the name before it, unless it tells that.
+    pub(crate) fn named(mut self) -> Self {
+        if !self.has(Field::Name) {
+            let before = [Piece::Field(Field::Name, None), Piece::Text(" ".into())];
+            self.0.splice(..0, before);
+        }
+        self
+    }
+
     /// Whether it tells this.
     pub(crate) fn has(&self, wanted: Field) -> bool {
         self.0.iter().any(|piece| matches!(piece, Piece::Field(field, _) if *field == wanted))

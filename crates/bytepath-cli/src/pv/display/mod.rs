@@ -208,9 +208,10 @@ impl Display {
         };
         let width = options.width.filter(|width| *width > 0);
         let extra = options.extra_display.as_deref().map(ExtraSpec::read).transpose()?;
+        let own = options.format.last().map(|format| Format::read(format)).transpose()?;
         Ok(Self {
             look,
-            own: options.format.last().map(|format| Format::read(format)).transpose()?,
+            own: own.map(|own| if options.named { own.named() } else { own }),
             usual: Usual::of(options),
             conemu: options.conemu,
             extra: extra.unwrap_or_default(),

@@ -143,6 +143,10 @@ pub(crate) struct DisplayOptions {
     /// Move the cursor to this line's own row each time, so that several can share a terminal
     #[arg(short = 'c', long, help_heading = CHANGED)]
     pub(crate) cursor: bool,
+
+    /// Whether it is one of several, whose name is told whatever else is
+    #[arg(skip)]
+    pub(crate) named: bool,
 }
 
 const SHOWN: &str = "What is shown";

@@ -86,6 +86,25 @@ fn a_name_from_elsewhere_gives_no_orders_and_counts_its_columns() {
 }
 
 #[test]
+fn one_of_several_tells_its_name_once_whatever_else_is_shown() {
+    let shown = |format: &[&str], numeric| {
+        let format = format.iter().map(|format| (*format).to_owned()).collect();
+        let options =
+            DisplayOptions { format, numeric, bytes: true, named: true, ..Default::default() };
+        let moment = Moment { name: Some("it"), ..at(1, 9) };
+        match numeric {
+            true => display(options).numeric_line(&moment),
+            false => display(options).draw(&moment, 80),
+        }
+    };
+    assert_eq!(shown(&[], false), "       it: 9.00  B");
+    assert_eq!(shown(&[], true), "       it: 9");
+    assert_eq!(shown(&["%4N|%b"], false), "  it:|9.00  B");
+    assert_eq!(shown(&["%b 100%%N"], false), "       it: 9.00  B 100%N");
+    assert_eq!(shown(&["%b"], true), "       it: 9");
+}
+
+#[test]
 fn nothing_but_colours_and_what_was_asked_for_leaves_the_line() {
     let mut display = formatted("a\n%b\r\t%{sgr:red}%N");
     let line = display.draw(&Moment { name: Some("x\ny"), ..at(1, 9) }, 80);

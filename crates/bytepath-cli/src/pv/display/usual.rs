@@ -30,10 +30,12 @@ impl Usual {
         ])
     }
 
-    /// What -n writes: the percentage, unless the amount or the rate were asked for.
+    /// What -n writes: the percentage, unless the amount or the rate were asked for; one of several has its
+    /// name before it.
     fn numbers(options: &DisplayOptions) -> Self {
         let bytes = options.bytes || options.bits;
         Self::wanted(&[
+            (options.named, Field::Name, None),
             (options.timer, Field::Timer, None),
             (bytes, Field::Bytes, None),
             (options.rate, Field::Rate, None),

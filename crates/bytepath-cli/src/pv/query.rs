@@ -12,7 +12,7 @@ use super::screen::Screen;
 use super::status::Status;
 use super::tally::Tally;
 use super::usage::Wrong;
-use super::watch::{Bar, Clock, LAST};
+use super::watch::{Bar, LAST};
 use super::{Options, Settings, say, watched};
 use crate::errno::word_of;
 
@@ -72,10 +72,7 @@ pub(crate) fn query(pid: Pid, settings: &Settings, live: &Live) -> Result<Status
     settings.options.display.null = false;
     let tally = Tally::default();
     take(&first, &tally);
-    let mut bar = Bar::new(&settings.options.display, LAST, &tally)?;
-    let elapsed = first["elapsed_s"].as_f64().unwrap_or(0.0);
-    let elapsed = Duration::try_from_secs_f64(elapsed).unwrap_or_default();
-    bar.side.clock = Clock::started_before(elapsed);
+    let bar = Bar::new(&settings.options.display, LAST, &tally)?;
     let screen = Screen::wanted(&settings);
     let interval = settings.interval;
     Ok(watched(&settings, live, screen, vec![bar], || {
@@ -95,4 +92,6 @@ fn take(value: &Value, tally: &Tally) {
     let number = |name: &str| value[name].as_u64();
     tally.set(number("bytes").unwrap_or(0), number("lines").unwrap_or(0));
     tally.set_size(number("size"));
+    let elapsed = value["elapsed_s"].as_f64().unwrap_or(0.0);
+    tally.set_elapsed(Duration::try_from_secs_f64(elapsed).unwrap_or_default());
 }

@@ -292,7 +292,7 @@ pub(crate) fn answer(watch: &mut Watch<'_>) {
             }
         } else if let Some(Bar { side, .. }) = watch.bars.first() {
             let counts_lines = watch.settings.options.display.counts_lines();
-            let (tally, elapsed) = (side.tally, side.clock.elapsed());
+            let (tally, elapsed) = (side.tally, side.elapsed());
             tell(&wish, &Told { tally, elapsed, counts_lines });
         }
     }

@@ -1,7 +1,8 @@
 //! What the mover has done so far, for whoever draws; told without locks or system calls.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use bytepath::Meter;
 use rustix::process::Pid;
@@ -32,6 +33,8 @@ pub(crate) struct Tally {
     size_is: AtomicU8,
     /// The thread that moves, where a slow reader can keep it in a call; else 0.
     mover: AtomicI32,
+    /// See `told_elapsed`.
+    elapsed: Mutex<Option<Duration>>,
     pub(crate) tail: Mutex<Tail>,
 }
 
@@ -74,6 +77,16 @@ impl Tally {
     /// Whether it does.
     pub(crate) fn is_awaited(&self) -> bool {
         self.wakes.load(Relaxed)
+    }
+
+    /// Takes over for how long another has counted; behind what it counted in that time.
+    pub(crate) fn set_elapsed(&self, elapsed: Duration) {
+        *self.elapsed.lock().unwrap_or_else(PoisonError::into_inner) = Some(elapsed);
+    }
+
+    /// For how long another has counted, where it is another who counts.
+    pub(crate) fn told_elapsed(&self) -> Option<Duration> {
+        *self.elapsed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes over what another counted.

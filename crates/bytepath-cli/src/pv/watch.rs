@@ -100,6 +100,11 @@ impl<'a> Side<'a> {
         self.pipe = (sink.kind() == Kind::Pipe).then(|| sink.as_fd());
     }
 
+    /// For how long it has been going on.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.tally.told_elapsed().unwrap_or_else(|| self.clock.elapsed())
+    }
+
     fn bytes(&self, last: bool) -> u64 {
         let moved = self.tally.bytes();
         let waiting = match self.pipe {
@@ -120,7 +125,7 @@ impl<'a> Side<'a> {
     ) -> Moment<'m> {
         let lines = options.counts_lines();
         Moment {
-            elapsed: self.clock.elapsed(),
+            elapsed: self.elapsed(),
             amount: match lines {
                 true => self.tally.lines(),
                 false if self.durable => self.tally.durable_bytes(),

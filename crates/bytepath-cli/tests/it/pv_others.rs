@@ -169,6 +169,24 @@ fn a_query_ends_with_the_other_also_where_nobody_has_waited_for_that() {
 }
 
 #[test]
+fn the_time_that_a_query_shows_is_the_others() {
+    let (program, pid, _writer, _out) = between(&["-q"]);
+    let mut command = ours(&["-n", "-t", "-b", "-i", "0.1", "-Q", &pid.to_string()]);
+    let mut query = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let stderr = query.child().stderr.take().expect("it is piped");
+    let mut lines = std::io::BufReader::new(stderr).lines().map(|line| line.expect("text"));
+    let mut before = lines.next().expect("it answers");
+    kill_process(program.group, Signal::TSTP).expect("it runs");
+    until("it stops", || state_of(pid) == Some('T'));
+    // A clock of its own would go on from line to line.
+    let stands = lines.take(600).any(|line| std::mem::replace(&mut before, line) == before);
+    assert!(stands, "{before}");
+    kill_process(program.group, Signal::CONT).expect("it is there");
+    assert_eq!(ended(program, pid, Signal::TERM).status.code(), Some(32));
+    query.done();
+}
+
+#[test]
 fn who_has_the_number_of_a_pv_that_has_ended_is_not_asked() {
     let last = "/proc/sys/kernel/ns_last_pid";
     if !(root() && installed("unshare") && Path::new(last).exists()) {

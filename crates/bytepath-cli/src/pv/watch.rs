@@ -16,28 +16,25 @@ use super::tally::Tally;
 use super::usage::Wrong;
 
 /// Time that runs only while the process does.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,
+    /// What it told when it was ended.
+    ended: Option<Duration>,
 }
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        Clock { started: Instant::now() }
+        Clock { started: Instant::now(), ended: None }
     }
 
-    /// A clock that has been running for some time.
-    pub(crate) fn started_before(elapsed: Duration) -> Clock {
-        let now = Instant::now();
-        Clock { started: now.checked_sub(elapsed).unwrap_or(now) }
+    /// Goes no further.
+    pub(crate) fn end(&mut self) {
+        self.ended = Some(self.elapsed());
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    pub(crate) fn elapsed_until(&self, end: Instant) -> Duration {
-        end.saturating_duration_since(self.started)
+        self.ended.unwrap_or_else(|| self.started.elapsed())
     }
 
     /// Leaves out the time since `since`.

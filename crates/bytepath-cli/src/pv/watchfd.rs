@@ -264,6 +264,7 @@ impl Watching {
             for asked in self.signals.asked() {
                 match asked {
                     Asked::End(_) => {
+                        self.draw(true);
                         self.end_lines();
                         return Ok(Status::SIGNAL);
                     }
@@ -348,8 +349,9 @@ impl Watching {
     fn close_all_but(&mut self, open: &BTreeSet<(i32, i32)>) {
         let now = Instant::now();
         for (place, watched) in &mut self.files {
-            if !open.contains(place) {
-                watched.closed.get_or_insert(now);
+            if !open.contains(place) && watched.closed.is_none() {
+                watched.closed = Some(now);
+                watched.clock.end();
             }
         }
         if !self.targets.is_empty() {
@@ -412,20 +414,18 @@ impl Watching {
                     Some(name(pid, place.1, &path, screen.width()))
                 }
             };
-            let until = watched.closed.unwrap_or_else(Instant::now);
-            let clock = Clock::started_before(watched.clock.elapsed_until(until));
             let side = Side {
                 tally: &watched.tally,
                 other: None,
                 name,
-                clock,
+                clock: watched.clock,
                 waiting: false,
                 durable: false,
                 pipe: None,
                 told: std::cell::Cell::new(0),
             };
             let tail = Tail::default();
-            let moment = side.moment(&options, &tail, last);
+            let moment = side.moment(&options, &tail, last || watched.closed.is_some());
             match screen.numeric() {
                 true => screen.line(&watched.display.numeric_line(&moment)),
                 false => {

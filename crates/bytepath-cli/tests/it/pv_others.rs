@@ -1,6 +1,6 @@
 //! `pv` and other processes: those that it watches, changes, asks and runs.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
@@ -676,6 +676,90 @@ fn a_descriptor_of_another_process_is_watched_until_it_is_closed() {
     let mut rest = String::new();
     said.read_to_string(&mut rest).expect("until the end");
     assert_eq!(watching.done().status.code(), Some(0), "{rest}");
+    other.done();
+}
+
+/// A shell that has a file open at its thousandth byte, until it reads a line; another one ends it.
+fn closes_a_file(folder: &Path) -> (Bounded, File) {
+    fs::write(folder.join("a"), [0; 5000]).expect("written");
+    let (reader, writer) = pipe().expect("a pipe");
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec 3<a; head -c 1000 <&3 >/dev/null; read x; exec 3<&-; read x"]);
+    let command = command.current_dir(folder).stdin(reader);
+    let other = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    let place = format!("/proc/{}/fdinfo/3", other.group);
+    let is_read = || fs::read_to_string(&place).is_ok_and(|told| told.starts_with("pos:\t1000"));
+    until("it was read", is_read);
+    (other, writer.into())
+}
+
+#[test]
+fn what_was_closed_is_told_the_same_after_a_stop() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (other, mut writer) = closes_a_file(folder.path());
+    // An hour between two lines, but for those that follow a stop.
+    let words = ["-n", "-t", "-b", "-r", "-i", "3600", "-d", &other.group.to_string()];
+    let mut watching = spawned(ours(&words).current_dir(folder.path()).stderr(Stdio::piped()));
+    let stderr = watching.child().stderr.take().expect("it is piped");
+    let mut lines = std::io::BufReader::new(stderr).lines().map(|line| line.expect("text"));
+    lines.next().expect("it is open");
+    writer.write_all(b"\n").expect("taken");
+    until("it is closed", || !Path::new(&format!("/proc/{}/fd/3", other.group)).exists());
+    let (group, pid) = (watching.group, watching.child().id());
+    let slept = sleeps(group.as_raw_nonzero().get());
+    until("it has looked", || sleeps(group.as_raw_nonzero().get()) > slept + 4);
+    let told = [(); 2].map(|()| {
+        kill_process(group, Signal::TSTP).expect("it runs");
+        until("it stops", || state_of(pid) == Some('T'));
+        kill_process(group, Signal::CONT).expect("it is there");
+        lines.next().expect("it is told")
+    });
+    assert!(
+        told[0] == told[1] && told[0].contains("3:a: ") && told[0].contains(" 1000 "),
+        "{told:?}"
+    );
+    assert_eq!(ended(watching, pid, Signal::TERM).status.code(), Some(32));
+    drop(writer);
+    other.done();
+}
+
+#[test]
+fn the_terminals_tab_is_told_when_nothing_is_open_or_watched_any_more() {
+    let farewell = "\x1b]9;4;0;0\x1b\\";
+    let folder = tempfile::tempdir().expect("a folder");
+    let (other, mut writer) = closes_a_file(folder.path());
+    let words = |what: &str| {
+        let format = ["-f", "-9", "-i", "0.1", "-F", "%b 100%%N", "-d"];
+        let mut command = ours(&[&format[..], &[what]].concat());
+        command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+        spawned(&mut command)
+    };
+    let see = |watching: &mut Bounded, words: &str| {
+        let (mut seen, mut piece) = (String::new(), [0; 512]);
+        while !seen.contains(words) {
+            let said = watching.child().stderr.as_mut().expect("it is piped");
+            let count = said.read(&mut piece).expect("it draws");
+            assert!(count > 0, "{words:?} is not in {seen:?}");
+            seen += &String::from_utf8_lossy(&piece[..count]);
+        }
+        seen
+    };
+    // A signal is the usual end.
+    let mut alone = words(&format!("{}:3", other.group));
+    let seen = see(&mut alone, "]9;4;1;20");
+    assert!(seen.contains("1000  B 100%N") && !seen.contains(farewell), "{seen:?}");
+    let pid = alone.child().id();
+    let done = ended(alone, pid, Signal::INT);
+    assert_eq!(done.status.code(), Some(32));
+    assert!(done.stderr.ends_with(&format!("{farewell}\r\n")), "{done:?}");
+    // The process runs on.
+    let mut all = words(&other.group.to_string());
+    let seen = see(&mut all, "]9;4;1;20");
+    assert!(seen.contains("   3:a: 1000  B 100%N") && !seen.contains(farewell), "{seen:?}");
+    writer.write_all(b"\n").expect("taken");
+    see(&mut all, farewell);
+    drop(writer);
+    assert_eq!(all.done().status.code(), Some(0));
     other.done();
 }
 

@@ -165,6 +165,7 @@ def copy(
             if given is not None:
                 asked["limit"] = given - before
             parts.append(_bytepath.move_bytes(ends.source, ends.sink, asked, tell))
+            opened_sink.taken_bytes = before + parts[-1].bytes
         if verify:
             ends.verify(parts[-1].bytes)
     return _copied(parts)
@@ -362,14 +363,9 @@ def _open_both(
 ) -> Iterator[_Both]:
     """Opens both ends, and leaves them, also where a handler of a signal raises at whatever moment."""
     ends = _Both(source, sink, offsets, asked, verify)
-    try:
-        try:
-            ends.begin()
-            yield ends
-        finally:
-            sink.leave()
-    finally:
-        source.leave()
+    with source, sink:
+        ends.begin()
+        yield ends
 
 
 class _Both:

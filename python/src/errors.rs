@@ -65,7 +65,7 @@ pub(crate) fn lacking(py: Python<'_>, what: &str, error: &std::io::Error, at: u6
 /// The exception for a sink that told, when it was closed, of bytes that are lost, after so many.
 pub(crate) fn closing(py: Python<'_>, errno: Errno, sink: &Path, offset: u64) -> PyErr {
     let made = py.import("bytepath._errors").and_then(|module| {
-        module.call_method1("unclosed", (errno.raw_os_error(), "sink", sink.as_os_str(), offset))
+        module.call_method1("unclosed", (errno.raw_os_error(), sink.as_os_str(), offset))
     });
     made.map_or_else(|error| error, PyErr::from_value)
 }

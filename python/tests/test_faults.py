@@ -273,10 +273,16 @@ def test_a_full_file_system_is_told_with_what_it_took(tmp_path, python):
     assert done.stdout == f"{errno.ENOSPC} True\n", done.stderr
 
 
-def test_bytes_that_are_lost_when_the_sink_is_closed_are_told(tmp_path, python):
+def closing_fails(*names: Path) -> tuple[str, ...]:
+    """With what a program is run so that it cannot close these, as NFS and file systems with quotas tell it."""
     strace = shutil.which("strace")
     if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
         pytest.skip("there is no strace, or tracing is refused")
+    paths = (word for name in names for word in ("-P", str(name)))
+    return (strace, "-f", "-qqq", "-o", os.devnull, *paths, "-e", "inject=close:error=EDQUOT")
+
+
+def test_bytes_that_are_lost_when_the_sink_is_closed_are_told(tmp_path, python):
     (tmp_path / "a").write_bytes(bytes(100_000))
     (tmp_path / "b").touch()
     script = (
@@ -285,13 +291,39 @@ def test_bytes_that_are_lost_when_the_sink_is_closed_are_told(tmp_path, python):
         "for more in ({}, {'progress': lambda *told: None}, {'sink_offset': 0}, {'route': 'read-write'}):\n"
         "    try:\n        bytepath.copy(a, b, **more)\n"
         "    except bytepath.CopyError as error:\n"
-        "        print(error.errno, error.side, error.filename == b, error.strerror.split(';')[0])\n"
+        "        print(error.errno, error.offset, error.side, error.filename == b, error.strerror.split(';')[0])\n"
     )
-    # As NFS and file systems with quotas tell it.
-    inject = ("-f", "-qqq", "-o", os.devnull, "-P", str(tmp_path / "b"), "-e", "inject=close:error=EDQUOT")
-    done = python(script, str(tmp_path / "a"), str(tmp_path / "b"), prefix=(strace, *inject))
-    told = f"{errno.EDQUOT} sink True cannot close the sink: {os.strerror(errno.EDQUOT)}\n"
+    done = python(script, str(tmp_path / "a"), str(tmp_path / "b"), prefix=closing_fails(tmp_path / "b"))
+    told = f"{errno.EDQUOT} 100000 sink True cannot close the sink: {os.strerror(errno.EDQUOT)}\n"
     assert done.stdout == told * 4, done.stderr
+
+
+def test_what_ended_a_copy_is_told_whatever_closing_its_sink_says(tmp_path, python):
+    script = (
+        "import bytepath, os, resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "reader, writer = os.pipe()\n"
+        "os.write(writer, bytes(50_000))\n"
+        "os.close(writer)\n"
+        "try:\n    bytepath.copy(reader, sys.argv[1], route='read-write')\n"
+        "except bytepath.CopyError as error:\n"
+        "    print(error.errno, error.offset, error.route, len(error.stranded))\n"
+    )
+    (tmp_path / "b").touch()
+    done = python(script, str(tmp_path / "b"), prefix=closing_fails(tmp_path / "b"))
+    assert done.stdout == f"{errno.EFBIG} 4096 read-write 45904\n", done.stderr
+
+
+def test_a_source_that_says_something_when_it_is_closed_is_copied(tmp_path, python):
+    (tmp_path / "a").write_bytes(bytes(100_000))
+    script = (
+        "import bytepath, sys\n"
+        "a, b = sys.argv[1:]\n"
+        "for more in ({}, {'progress': lambda *told: None}, {'verify': True}):\n"
+        "    print(bytepath.copy(a, b, **more).bytes)\n"
+    )
+    done = python(script, str(tmp_path / "a"), str(tmp_path / "b"), prefix=closing_fails(tmp_path / "a"))
+    assert done.stdout == "100000\n" * 3, done.stderr
 
 
 def test_a_reader_that_is_gone_is_a_broken_pipe(tmp_path):

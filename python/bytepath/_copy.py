@@ -436,8 +436,17 @@ class _Both:
         if self._is_emptied and os.path.sameopenfile(self.source, self.sink):
             text = "the source is the sink: nothing was copied"
             raise SameFileError(errno.EINVAL, text, self._source.name, self._sink.name)
+        if self._verify and self._is_written_over():
+            raise ValueError("verify reads the source again, of which a part would be written over: nothing was copied")
         if self._is_chosen:
             _bytepath.plan_for(self.source, self.sink, self._asked)
+
+    def _is_written_over(self) -> bool:
+        """Whether bytes move down within one file by less than there are; those that would move up so are refused."""
+        if not os.path.sameopenfile(self.source, self.sink) or self._sink.appends():
+            return False
+        down, count = self._start - self._sink.position(), self.total(self._asked["limit"])
+        return down > 0 and (count is None or down < count)
 
     def empty_sink(self) -> None:
         """Empties it, if it is a file that a path names, and nothing of it is to stay."""

@@ -231,7 +231,7 @@ class Opened:
         What the object has still to write is written first, unless nobody takes any for so many seconds.
         """
         file = self._file
-        if offset is not None and self.role == "sink" and self._appends():
+        if offset is not None and self.role == "sink" and self.appends():
             raise ValueError("sink_offset says where to begin, and the sink is open to append: it is written at its end")
         if file is not None and file.writable():
             self._flush(patience)
@@ -251,7 +251,8 @@ class Opened:
             unnumbered = errno.ETIMEDOUT if isinstance(error, TimeoutError) else errno.EIO
             raise make(error.errno or unnumbered, text, side=self.role) from None
 
-    def _appends(self) -> bool:
+    def appends(self) -> bool:
+        """Whether it is written at its end, wherever it stands."""
         return bool(fcntl.fcntl(self.descriptor, fcntl.F_GETFL) & os.O_APPEND)
 
     def read_ahead(self, most: int | None) -> None:

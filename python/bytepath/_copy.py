@@ -450,8 +450,13 @@ class _Both:
 
     def empty_sink(self) -> None:
         """Empties it, if it is a file that a path names, and nothing of it is to stay."""
-        if self._is_emptied:
+        if not self._is_emptied:
+            return
+        try:
             os.ftruncate(self.sink, 0)
+        except OSError as error:
+            text = f"cannot empty the sink: {error.strerror}"
+            raise make(error.errno or errno.EIO, text, side="sink", filename=self._sink.name) from None
 
     @property
     def _is_emptied(self) -> bool:
@@ -466,7 +471,7 @@ class _Both:
         if not stat.S_ISREG(os.fstat(self.sink).st_mode):
             return
         try:
-            with _to_read_again(self.sink):
+            with _to_read_again(self._sink, 0):
                 pass
         except PermissionError:
             text = f"verify reads the sink again, and {self._sink.name!r} may not be read: nothing was copied"
@@ -487,7 +492,7 @@ class _Both:
     def verify(self, count: int) -> None:
         """Reads both again, and compares."""
         starts = (self._start, self._sink.position() - count)
-        with _to_read_again(self.source) as one, _to_read_again(self.sink) as other:
+        with _to_read_again(self._source, count) as one, _to_read_again(self._sink, count) as other:
             different = _bytepath.first_difference(one, other, starts, count)
         if different is not None:
             text = f"byte {different} is not what was read: it was written since, or the device lies"
@@ -495,15 +500,24 @@ class _Both:
 
 
 @contextmanager
-def _to_read_again(descriptor: int) -> Iterator[int]:
-    """The descriptor, or another on its file where it may not be read, or only in whole blocks. Closing one takes
+def _to_read_again(end: Opened, taken_bytes: int) -> Iterator[int]:
+    """The end's descriptor, or another on its file where it may not be read, or only in whole blocks. Closing one takes
     the locks on the file (fcntl.lockf) from the process, so none is opened that need not be."""
-    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    flags = fcntl.fcntl(end.descriptor, fcntl.F_GETFL)
     if flags & os.O_ACCMODE != os.O_WRONLY and not flags & os.O_DIRECT:
-        yield descriptor
+        yield end.descriptor
         return
-    with closing(_bytepath.Held(os.open, f"/proc/self/fd/{descriptor}", os.O_RDONLY)) as again:
+    try:
+        again = _bytepath.Held(os.open, f"/proc/self/fd/{end.descriptor}", os.O_RDONLY)
+    except OSError as error:
+        text = f"cannot open the {end.role} again to verify it: {error.strerror}"
+        raise make(error.errno or errno.EIO, text, taken_bytes, None, end.role) from None
+    try:
         yield again.fileno()
+    finally:
+        # Nothing was written by it.
+        with suppress(OSError):
+            again.close()
 
 
 def routes() -> dict[str, str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import bz2
 import codecs
 import errno
+import fcntl
 import gc
 import gzip
 import io
 import itertools
 import multiprocessing
 import os
+import resource
 import select
 import shutil
 import signal
@@ -296,6 +298,41 @@ def test_bytes_that_are_lost_when_the_sink_is_closed_are_told(tmp_path, python):
     done = python(script, str(tmp_path / "a"), str(tmp_path / "b"), prefix=closing_fails(tmp_path / "b"))
     told = f"{errno.EDQUOT} 100000 sink True cannot close the sink: {os.strerror(errno.EDQUOT)}\n"
     assert done.stdout == told * 4, done.stderr
+
+
+def test_a_sink_that_cannot_be_emptied_is_told(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    sealed = os.memfd_create("sealed", os.MFD_ALLOW_SEALING)
+    os.write(sealed, b"precious")
+    fcntl.fcntl(sealed, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    sink = f"/proc/self/fd/{sealed}"
+    for verify in (False, True):
+        with pytest.raises(PermissionError, match="cannot empty the sink: ") as raised:
+            bytepath.copy(tmp_path / "a", sink, verify=verify)
+        error = raised.value
+        assert isinstance(error, bytepath.CopyError)
+        assert (error.errno, error.offset, error.side, error.filename) == (errno.EPERM, 0, "sink", sink)
+    assert os.pread(sealed, 100, 0) == b"precious"
+    os.close(sealed)
+
+
+def test_a_sink_that_there_is_no_descriptor_to_read_again_is_told(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(tmp_path / "b", "wb") as sink:
+        with open(tmp_path / "a", "rb") as source:
+            free = os.dup(source.fileno())
+            os.close(free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+            try:
+                with pytest.raises(OSError, match="cannot open the sink again to verify it: ") as raised:
+                    bytepath.copy(source, sink, verify=True)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    error = raised.value
+    assert isinstance(error, bytepath.CopyError)
+    assert (error.errno, error.offset, error.side) == (errno.EMFILE, 0, "sink")
+    assert (tmp_path / "b").read_bytes() == b""
 
 
 def test_what_ended_a_copy_is_told_whatever_closing_its_sink_says(tmp_path, python):

@@ -1,6 +1,7 @@
 //! What went wrong, as the package's exceptions.
 
 use std::path::Path;
+use std::time::Duration;
 
 use bytepath::plan::PlanError;
 use bytepath::planning::CarryError;
@@ -97,6 +98,17 @@ pub(crate) fn carrying(py: Python<'_>, error: CarryError, before: u64) -> PyErr 
         CarryError::Transfer(error) => transfer(error, before).raise(py),
         error => CopyError::new(Errno::INVAL, error.to_string(), before).raise(py),
     }
+}
+
+/// The exception for a movement that was given up, and stopped then, because nothing moved for so long.
+pub(crate) fn stalled(py: Python<'_>, most: Duration, stopped: CarryError, before: u64) -> PyErr {
+    let CarryError::Transfer(stopped @ TransferError::Cancelled { .. }) = stopped else {
+        // It has failed in the same moment.
+        return carrying(py, stopped, before);
+    };
+    let told = transfer(stopped, before);
+    let text = format!("nothing moved for {} s: {}", most.as_secs_f64(), told.text);
+    CopyError { errno: Errno::TIMEDOUT, text, ..told }.raise(py)
 }
 
 fn transfer(mut error: TransferError, before: u64) -> CopyError {

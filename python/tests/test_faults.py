@@ -12,6 +12,7 @@ import io
 import itertools
 import multiprocessing
 import os
+import random
 import resource
 import select
 import shutil
@@ -453,6 +454,38 @@ def test_a_peer_that_does_not_move_is_given_up(tmp_path):
     assert (tmp_path / "b").read_bytes() == b"some"
     os.close(reader)
     os.close(writer)
+
+
+def test_a_peer_that_stops_taking_is_given_up_and_what_it_did_not_take_is_in_the_error():
+    given = random.Random(1).randbytes(60_000)
+    near, far = socket.socketpair()
+    other, end = socket.socketpair()
+    sink, taker = os.pipe()[::-1]
+    held = fill(sink)
+    os.read(taker, 8192)
+    held -= 8192
+    with near, far, other, end:
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        far.sendall(given)
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+        for to, taken, asked in (
+            (other, lambda count: end.recv(count, socket.MSG_WAITALL), {}),
+            (sink, lambda count: (os.read(taker, held), os.read(taker, count))[1], {"route": "read-write"}),
+        ):
+            with pytest.raises(TimeoutError, match="nothing moved for 0.2 s: .* were read and not written") as raised:
+                bytepath.copy(near, to, timeout=0.2, enlarge_pipes=False, **asked)
+            error = raised.value
+            assert 0 < error.offset < len(given) and error.stranded
+            near.setblocking(False)
+            left = b""
+            with suppress(BlockingIOError):
+                while True:
+                    left += near.recv(1 << 20)
+            near.setblocking(True)
+            assert taken(error.offset) + error.stranded + left == given
+            far.sendall(given)
+    for pipe in (sink, taker):
+        os.close(pipe)
 
 
 @contextmanager

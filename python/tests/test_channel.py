@@ -1736,7 +1736,14 @@ def test_an_end_whose_first_use_is_interrupted_can_be_used_again():
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("make", [bytepath.Channel.pair, bytepath.Queue, lambda: bytepath.Queue(receivers="many")])
+def met() -> None:
+    address = f"@bytepath-test-{os.getpid()}"
+    with bytepath.ChannelListener(address) as listener:
+        with bytepath.Channel.connect(address), listener.accept(timeout=30):
+            pass
+
+
+@pytest.mark.parametrize("make", [bytepath.Channel.pair, bytepath.Queue, lambda: bytepath.Queue(receivers="many"), met])
 def test_an_end_whose_making_is_interrupted_leaves_no_descriptor(make):
     make()
     gc.collect()

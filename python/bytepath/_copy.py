@@ -165,6 +165,7 @@ def copy(
             if given is not None:
                 asked["limit"] = given - before
             parts.append(_bytepath.move_bytes(ends.source, ends.sink, asked, tell))
+            opened_sink.taken_bytes = before + parts[-1].bytes
         if verify:
             ends.verify(parts[-1].bytes)
     return _copied(parts)
@@ -362,14 +363,9 @@ def _open_both(
 ) -> Iterator[_Both]:
     """Opens both ends, and leaves them, also where a handler of a signal raises at whatever moment."""
     ends = _Both(source, sink, offsets, asked, verify)
-    try:
-        try:
-            ends.begin()
-            yield ends
-        finally:
-            sink.leave()
-    finally:
-        source.leave()
+    with source, sink:
+        ends.begin()
+        yield ends
 
 
 class _Both:
@@ -440,13 +436,27 @@ class _Both:
         if self._is_emptied and os.path.sameopenfile(self.source, self.sink):
             text = "the source is the sink: nothing was copied"
             raise SameFileError(errno.EINVAL, text, self._source.name, self._sink.name)
+        if self._verify and self._is_written_over():
+            raise ValueError("verify reads the source again, of which a part would be written over: nothing was copied")
         if self._is_chosen:
             _bytepath.plan_for(self.source, self.sink, self._asked)
 
+    def _is_written_over(self) -> bool:
+        """Whether bytes move down within one file by less than there are; those that would move up so are refused."""
+        if not os.path.sameopenfile(self.source, self.sink) or self._sink.appends():
+            return False
+        down, count = self._start - self._sink.position(), self.total(self._asked["limit"])
+        return down > 0 and (count is None or down < count)
+
     def empty_sink(self) -> None:
         """Empties it, if it is a file that a path names, and nothing of it is to stay."""
-        if self._is_emptied:
+        if not self._is_emptied:
+            return
+        try:
             os.ftruncate(self.sink, 0)
+        except OSError as error:
+            text = f"cannot empty the sink: {error.strerror}"
+            raise make(error.errno or errno.EIO, text, side="sink", filename=self._sink.name) from None
 
     @property
     def _is_emptied(self) -> bool:
@@ -461,7 +471,7 @@ class _Both:
         if not stat.S_ISREG(os.fstat(self.sink).st_mode):
             return
         try:
-            with _to_read_again(self.sink):
+            with _to_read_again(self._sink, 0):
                 pass
         except PermissionError:
             text = f"verify reads the sink again, and {self._sink.name!r} may not be read: nothing was copied"
@@ -482,7 +492,7 @@ class _Both:
     def verify(self, count: int) -> None:
         """Reads both again, and compares."""
         starts = (self._start, self._sink.position() - count)
-        with _to_read_again(self.source) as one, _to_read_again(self.sink) as other:
+        with _to_read_again(self._source, count) as one, _to_read_again(self._sink, count) as other:
             different = _bytepath.first_difference(one, other, starts, count)
         if different is not None:
             text = f"byte {different} is not what was read: it was written since, or the device lies"
@@ -490,15 +500,24 @@ class _Both:
 
 
 @contextmanager
-def _to_read_again(descriptor: int) -> Iterator[int]:
-    """The descriptor, or another on its file where it may not be read, or only in whole blocks. Closing one takes
+def _to_read_again(end: Opened, taken_bytes: int) -> Iterator[int]:
+    """The end's descriptor, or another on its file where it may not be read, or only in whole blocks. Closing one takes
     the locks on the file (fcntl.lockf) from the process, so none is opened that need not be."""
-    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    flags = fcntl.fcntl(end.descriptor, fcntl.F_GETFL)
     if flags & os.O_ACCMODE != os.O_WRONLY and not flags & os.O_DIRECT:
-        yield descriptor
+        yield end.descriptor
         return
-    with closing(_bytepath.Held(os.open, f"/proc/self/fd/{descriptor}", os.O_RDONLY)) as again:
+    try:
+        again = _bytepath.Held(os.open, f"/proc/self/fd/{end.descriptor}", os.O_RDONLY)
+    except OSError as error:
+        text = f"cannot open the {end.role} again to verify it: {error.strerror}"
+        raise make(error.errno or errno.EIO, text, taken_bytes, None, end.role) from None
+    try:
         yield again.fileno()
+    finally:
+        # Nothing was written by it.
+        with suppress(OSError):
+            again.close()
 
 
 def routes() -> dict[str, str]:

@@ -12,7 +12,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from time import monotonic, sleep
 from typing import IO, Any, Union
@@ -46,6 +46,8 @@ class Opened:
     descriptor: int
     #: Seconds after which a peer that does not move is given up.
     timeout: float | None = None
+    #: What a sink took.
+    taken_bytes = 0
 
     def __init__(self, end: Any, role: str) -> None:
         self.role = role
@@ -189,13 +191,10 @@ class Opened:
             return True
 
     def close(self) -> None:
-        """Closes what `open` opened."""
-        if self._held is None:
-            return
-        try:
-            self._held.close()
-        except OSError as error:
-            raise unclosed(error.errno or errno.EIO, self.role, self.name) from None
+        """Closes what `open` opened, where nothing was written."""
+        if self._held is not None:
+            with suppress(OSError):
+                self._held.close()
 
     @property
     def is_path(self) -> bool:
@@ -232,7 +231,7 @@ class Opened:
         What the object has still to write is written first, unless nobody takes any for so many seconds.
         """
         file = self._file
-        if offset is not None and self.role == "sink" and self._appends():
+        if offset is not None and self.role == "sink" and self.appends():
             raise ValueError("sink_offset says where to begin, and the sink is open to append: it is written at its end")
         if file is not None and file.writable():
             self._flush(patience)
@@ -252,7 +251,8 @@ class Opened:
             unnumbered = errno.ETIMEDOUT if isinstance(error, TimeoutError) else errno.EIO
             raise make(error.errno or unnumbered, text, side=self.role) from None
 
-    def _appends(self) -> bool:
+    def appends(self) -> bool:
+        """Whether it is written at its end, wherever it stands."""
         return bool(fcntl.fcntl(self.descriptor, fcntl.F_GETFL) & os.O_APPEND)
 
     def read_ahead(self, most: int | None) -> None:
@@ -274,12 +274,28 @@ class Opened:
         """What `read_ahead` has taken."""
         return b"".join(self._taken)
 
-    def leave(self) -> None:
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         """Closes what `open` opened; an object of the caller's stands where the descriptor does."""
         try:
             self._end()
+            if self.role == "sink":
+                self._close_written()
+        except (OSError, ValueError):
+            # What ended the copy says how far it came, and nothing takes its place.
+            if error is None:
+                raise
         finally:
             self.close()
+
+    def _close_written(self) -> None:
+        try:
+            if self._held is not None:
+                self._held.close()
+        except OSError as error:
+            raise unclosed(error.errno or errno.EIO, self.name, self.taken_bytes) from None
 
     def _end(self) -> None:
         if self._file is None or self._stood is None:

@@ -54,10 +54,10 @@ def make(
     return error
 
 
-def unclosed(errno: int, role: str, name: str | bytes | None, offset: int = 0) -> CopyError:
-    """The exception for an end that could not be closed: some file systems (NFS, those with quotas) tell only then."""
-    text = f"cannot close the {role}: {os.strerror(errno)}; what was written may be lost"
-    return make(errno, text, offset, side=role, filename=name)
+def unclosed(errno: int, name: str | bytes | None, offset: int) -> CopyError:
+    """The exception for a sink that could not be closed: some file systems (NFS, those with quotas) tell only then."""
+    text = f"cannot close the sink: {os.strerror(errno)}; what was written may be lost"
+    return make(errno, text, offset, side="sink", filename=name)
 
 
 class SameFileError(CopyError, shutil.SameFileError):

@@ -11,8 +11,8 @@ from typing import Any
 
 # What multiprocessing knows to hand over between processes: sockets, its own locks and connections.
 _EXTRA: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-_seen: tuple[dict[type, Any], dict[type, Any]] = ({}, {})
-_table: dict[type, Any] = {}
+# What both had last, and the table of that.
+_table: tuple[tuple[dict[type, Any], dict[type, Any]], dict[type, Any]] = (({}, {}), {})
 
 # What holds no object of another type, and so needs no table.
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
@@ -73,9 +73,12 @@ def _itself(buffer: Any) -> Any:
 
 def _reducers() -> dict[type, Any]:
     """What others have told copyreg and multiprocessing; one table, because two are looked up slowly."""
-    global _seen, _table
+    global _table
     now = (copyreg.dispatch_table, _EXTRA)
-    if now != _seen:
-        _seen = (dict(now[0]), dict(now[1]))
-        _table = {**_seen[0], **_seen[1]}
-    return _table
+    seen, table = _table
+    if now != seen:
+        seen = (dict(now[0]), dict(now[1]))
+        table = {**seen[0], **seen[1]}
+        # By one store: another thread takes the one for that of the other.
+        _table = seen, table
+    return table

@@ -297,8 +297,8 @@ class _Each:
             done = self._function(source, destination)
         except OSError as error:
             self._numbers[source, destination] = error.errno
-            if isinstance(error, shutil.SameFileError):
-                # The walk takes it for one that lists what failed, which shutil's own does not.
+            if isinstance(error, shutil.Error):
+                # The walk takes it for one that lists what failed, which most do not.
                 raise OSError(str(error)) from error
             raise
         self._files += 1

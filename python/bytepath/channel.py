@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import array
 import contextlib
 import errno
 import gc
 import os
-import socket
 import weakref
 from multiprocessing import current_process, parent_process
 from multiprocessing.reduction import DupFd
@@ -96,8 +94,8 @@ class Channel(Closing):
         64 MiB at the most (ValueError)."""
         check_ring_bytes(ring_bytes)
         ours, theirs = cls.pair(capacity=capacity, ring_bytes=ring_bytes)
-        with theirs, socket.socket(fileno=_bytepath.connect(os.fspath(address), timeout)) as meeting:
-            socket.send_fds(meeting, [_HELLO], [theirs._receives.fileno(), theirs._sends.fileno()])
+        with theirs:
+            _bytepath.introduce(os.fspath(address), timeout, _HELLO, (theirs._receives, theirs._sends))
         return ours
 
     # ---- sending -------------------------------------------------------------------------------
@@ -353,19 +351,19 @@ class ChannelListener(Closing):
         end = None if timeout is None else monotonic() + float(timeout)
         left = timeout
         while True:
-            fd = self._listener.accept(left)
-            if fd is not None:
-                with socket.socket(fileno=fd) as meeting:
-                    hello, fds = _told(meeting, end)
+            meeting = self._listener.accept(left)
+            if meeting is not None:
+                with contextlib.closing(meeting):
+                    hello, ends = _told(meeting, end)
                 if hello:
                     break
             # Once the time is over, no more are looked at, however many come and hang up.
             left = None if end is None else end - monotonic()
             if left is not None and not left > 0.0:
                 raise TimeoutError("nobody has connected in time")
-        if hello != _HELLO or len(fds) != 2:
+        if hello != _HELLO or len(ends) != 2:
             raise ChannelError("who has connected is no channel of this version: use the same bytepath at both ends")
-        return Channel(*fds, capacity=capacity, ring_bytes=ring_bytes)
+        return Channel(*ends, capacity=capacity, ring_bytes=ring_bytes)
 
     def close(self) -> None:
         """Listens no more."""
@@ -377,23 +375,14 @@ class ChannelListener(Closing):
 
     def _forked(self) -> None:
         listener, self._listener = self._listener, None
-        fd = None if listener is None else listener.abandon()
-        if fd is not None:
-            os.close(fd)
+        if listener is not None:
+            listener.abandon()
 
 
-def _told(meeting: socket.socket, end: float | None) -> tuple[bytes, list[_bytepath.Held]]:
-    """What who has connected says, nothing where it has hung up, and the descriptors that come with it, which programs
-    that are started meanwhile do not inherit: socket.recv_fds takes flags, but does not use them (Python 3.11)."""
+def _told(meeting: _bytepath.Held, end: float | None) -> tuple[bytes, list[_bytepath.Held]]:
+    """What who has connected says, nothing where it has hung up, and the descriptors that come with it."""
     patience = _PATIENCE_S if end is None else end - monotonic()
-    meeting.settimeout(min(max(patience, _MOMENT_S), _PATIENCE_S))
-    fds = array.array("i")
-    room = socket.CMSG_LEN(2 * fds.itemsize)
-    try:
-        hello, beside, _, _ = meeting.recvmsg(len(_HELLO) + 1, room, socket.MSG_CMSG_CLOEXEC)
-    except TimeoutError:
-        raise TimeoutError("who has connected says nothing") from None
-    for level, kind, data in beside:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-    return hello, [_bytepath.Held(int, fd) for fd in fds]
+    told = _bytepath.hear(meeting, len(_HELLO) + 1, min(max(patience, _MOMENT_S), _PATIENCE_S))
+    if told is None:
+        raise TimeoutError("who has connected says nothing")
+    return told

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::ends::End;
 use crate::errors;
-use crate::running::{Outcome, Watch, at_once, tell, watched};
+use crate::running::{Ended, Outcome, Watch, at_once, tell, watched};
 use crate::sys::descriptors::close;
 
 /// Between files, a job of at most this many bytes is over before anybody could want to interrupt it,
@@ -248,11 +248,15 @@ fn move_between(
         }
         ended
     };
+    let ended_by = |ended, stopped| match ended {
+        Ended::Raised(ended) => with_cause(ended, stopped),
+        Ended::Stalled(most) => errors::stalled(py, most, stopped, asked.before),
+    };
     match (carried, ended) {
-        (Err(stopped), Some(ended)) => Err(with_cause(ended, stopped)),
+        (Err(stopped), Some(ended)) => Err(ended_by(ended, stopped)),
         (Err(error), None) => Err(errors::carrying(py, error, asked.before)),
         // All was there already.
-        (Ok((moved, _)), Some(ended)) => Err(with_cause(ended, stopped_at(moved.bytes))),
+        (Ok((moved, _)), Some(ended)) => Err(ended_by(ended, stopped_at(moved.bytes))),
         (Ok((moved, planning)), None) => {
             tell(&watch).map_err(|ended| with_cause(ended, stopped_at(moved.bytes)))?;
             let gave = moved.declined.into_iter();

@@ -1,6 +1,7 @@
 //! What went wrong, as the package's exceptions.
 
 use std::path::Path;
+use std::time::Duration;
 
 use bytepath::plan::PlanError;
 use bytepath::planning::CarryError;
@@ -65,7 +66,7 @@ pub(crate) fn lacking(py: Python<'_>, what: &str, error: &std::io::Error, at: u6
 /// The exception for a sink that told, when it was closed, of bytes that are lost, after so many.
 pub(crate) fn closing(py: Python<'_>, errno: Errno, sink: &Path, offset: u64) -> PyErr {
     let made = py.import("bytepath._errors").and_then(|module| {
-        module.call_method1("unclosed", (errno.raw_os_error(), "sink", sink.as_os_str(), offset))
+        module.call_method1("unclosed", (errno.raw_os_error(), sink.as_os_str(), offset))
     });
     made.map_or_else(|error| error, PyErr::from_value)
 }
@@ -97,6 +98,17 @@ pub(crate) fn carrying(py: Python<'_>, error: CarryError, before: u64) -> PyErr 
         CarryError::Transfer(error) => transfer(error, before).raise(py),
         error => CopyError::new(Errno::INVAL, error.to_string(), before).raise(py),
     }
+}
+
+/// The exception for a movement that was given up, and stopped then, because nothing moved for so long.
+pub(crate) fn stalled(py: Python<'_>, most: Duration, stopped: CarryError, before: u64) -> PyErr {
+    let CarryError::Transfer(stopped @ TransferError::Cancelled { .. }) = stopped else {
+        // It has failed in the same moment.
+        return carrying(py, stopped, before);
+    };
+    let told = transfer(stopped, before);
+    let text = format!("nothing moved for {} s: {}", most.as_secs_f64(), told.text);
+    CopyError { errno: Errno::TIMEDOUT, text, ..told }.raise(py)
 }
 
 fn transfer(mut error: TransferError, before: u64) -> CopyError {

@@ -75,7 +75,7 @@ impl Held {
 }
 
 impl Held {
-    fn new(fd: OwnedFd) -> Held {
+    pub(crate) fn new(fd: OwnedFd) -> Held {
         Held(Mutex::new(Some(fd)))
     }
 
@@ -84,7 +84,7 @@ impl Held {
         self.fd().take()
     }
 
-    fn fd(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+    pub(crate) fn fd(&self) -> MutexGuard<'_, Option<OwnedFd>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -107,6 +107,6 @@ impl Passed<'_> {
     }
 }
 
-fn raised(errno: Errno) -> PyErr {
+pub(crate) fn raised(errno: Errno) -> PyErr {
     PyOSError::new_err((errno.raw_os_error(), std::io::Error::from(errno).to_string()))
 }

@@ -22,7 +22,9 @@ mod _bytepath {
     use super::*;
 
     #[pymodule_export]
-    use crate::channel::{Board, Inbox, Meeting, Outbox, Pool, connect, make_first, make_once};
+    use crate::channel::{
+        Board, Inbox, Meeting, Outbox, Pool, hear, introduce, make_first, make_once,
+    };
     #[pymodule_export]
     use crate::channel::{about_to_fork, forked_in_child, forked_in_parent, gives_back_later};
 

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use bytepath::{Cancel, Meter};
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::Errno;
 
 use crate::errors;
 
@@ -40,16 +39,24 @@ impl Watch<'_> {
     }
 }
 
-/// What became of the work, and the exception that ended it, if one did.
-pub(crate) type Outcome<T> = (T, Option<PyErr>);
+/// What ended the work before it was done.
+pub(crate) enum Ended {
+    /// An exception of a signal's handler, or of the callback.
+    Raised(PyErr),
+    /// Nothing moved for so long.
+    Stalled(Duration),
+}
+
+/// What became of the work, and what ended it, if anything did.
+pub(crate) type Outcome<T> = (T, Option<Ended>);
 
 /// Does short work on this thread, the interpreter let go of meanwhile.
 pub(crate) fn at_once<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     py.detach(work)
 }
 
-/// Does work on a thread of its own. An exception (of a signal's handler, of the callback, or because
-/// nothing moved for too long) cancels it.
+/// Does work on a thread of its own. An exception (of a signal's handler, or of the callback) cancels it,
+/// and so does that nothing moved for too long.
 ///
 /// # Errors
 /// There are no descriptors or threads left.
@@ -77,17 +84,20 @@ pub(crate) fn watched<T: Send>(
         let mut told = Instant::now();
         let mut ended = None;
         while !wait(py, done.as_fd(), watch.every.min(LOOK_EVERY)) {
-            let looked =
-                py.check_signals().and_then(|()| stalled.look(py, watch.bytes())).and_then(|()| {
+            let looked = py
+                .check_signals()
+                .map_err(Ended::Raised)
+                .and_then(|()| stalled.look(watch.bytes()))
+                .and_then(|()| {
                     if told.elapsed() < watch.every {
                         return Ok(());
                     }
                     told = Instant::now();
-                    tell(watch)
+                    tell(watch).map_err(Ended::Raised)
                 });
-            if let Err(error) = looked {
+            if let Err(by) = looked {
                 cancel.cancel();
-                ended = Some(error);
+                ended = Some(by);
                 break;
             }
         }
@@ -140,15 +150,11 @@ impl Stalled {
         Stalled { most, bytes: 0, since: Instant::now() }
     }
 
-    fn look(&mut self, py: Python<'_>, bytes: u64) -> PyResult<()> {
+    fn look(&mut self, bytes: u64) -> Result<(), Ended> {
         let Some(most) = self.most else { return Ok(()) };
         if bytes != self.bytes {
             (self.bytes, self.since) = (bytes, Instant::now());
         }
-        if self.since.elapsed() < most {
-            return Ok(());
-        }
-        let text = format!("nothing moved for {} s, after byte {bytes}", most.as_secs_f64());
-        Err(errors::CopyError::new(Errno::TIMEDOUT, text, bytes).raise(py))
+        if self.since.elapsed() < most { Ok(()) } else { Err(Ended::Stalled(most)) }
     }
 }

@@ -10,7 +10,7 @@ use rustix::io::{Errno, pread};
 
 use crate::ends::End;
 use crate::errors::CopyError;
-use crate::running::{Watch, watched};
+use crate::running::{Ended, Watch, watched};
 
 /// Read from each file at once.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -31,7 +31,8 @@ pub(crate) fn first_difference(
     let watch = Watch { progress: None, before: 0, every, stall: None, meter: &meter };
     let (compared, ended) = watched(py, &watch, |cancel| compare(one, other, bytes, cancel))?;
     match (ended, compared) {
-        (Some(ended), _) => Err(ended),
+        (Some(Ended::Raised(ended)), _) => Err(ended),
+        (Some(Ended::Stalled(_)), _) => unreachable!("it is given all the time that it takes"),
         (None, Ok(difference)) => Ok(difference),
         (None, Err((errno, at))) => {
             let text = format!("cannot read byte {at} again to verify it: {errno}");

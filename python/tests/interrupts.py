@@ -13,7 +13,7 @@ def interrupted_at(number: int, work: Callable[[], object]) -> KeyboardInterrupt
 
     def trace(frame: Any, event: str, _: object) -> Any:
         nonlocal left
-        if event == "call" and frame.f_code.co_name in ("__del__", "close"):
+        if event == "call" and frame.f_code.co_name in ("__del__", "_remove", "close"):
             # Of what goes already, where it would be told, and end nothing.
             return None
         frame.f_trace_opcodes = True

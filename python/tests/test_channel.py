@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import copyreg
 import ctypes
 import errno
 import functools
@@ -36,6 +37,7 @@ import numpy as np
 import pytest
 
 import bytepath
+from bytepath import _pickling
 from interrupts import interrupted_at
 
 METHODS = ["fork", "spawn", "forkserver"]
@@ -139,6 +141,35 @@ def test_objects_go_while_another_thread_is_importing_numpy(monkeypatch):
     channel, other = bytepath.Channel.pair()
     channel.send(["any object"])
     assert other.recv(timeout=10) == ["any object"]
+
+
+def test_a_type_that_copyreg_was_told_of_is_known_to_whoever_looks_at_whatever_moment():
+    looks: list[bool] = []
+
+    def trace(frame, event, _):
+        nonlocal left
+        frame.f_trace_opcodes = True
+        left -= event == "opcode"
+        if left == 0:
+            left = -1
+            looks.append(kind in _pickling._reducers())
+        return trace
+
+    before = sys.gettrace()
+    for number in itertools.count(1):
+        kind, left = type("Kind", (), {}), number
+        copyreg.pickle(kind, lambda _: "kind")
+        try:
+            # As another thread, in the middle of what this one does.
+            sys.settrace(trace)
+            _pickling._reducers()
+        finally:
+            sys.settrace(before)
+            del copyreg.dispatch_table[kind]
+        if left > 0:
+            break
+        assert looks[-1], number
+    assert number > 10
 
 
 def test_a_buffer_that_was_received_can_be_handed_on():
@@ -980,6 +1011,7 @@ os.register_at_fork(before=before)
 
 import numpy as np
 import bytepath
+from bytepath import _pickling
 
 def fork():
     global child
@@ -1115,6 +1147,7 @@ ENDS_RECEIVING = {
     "a child closes": """
 import multiprocessing
 import bytepath
+from bytepath import _pickling
 
 def work(there):
     there.send("sent")
@@ -1130,6 +1163,7 @@ if __name__ == "__main__":
 """,
     "until the end": """
 import bytepath
+from bytepath import _pickling
 
 here, there = bytepath.Channel.pair()
 there.send("sent")
@@ -1143,6 +1177,7 @@ except EOFError:
     "asyncio": """
 import asyncio
 import bytepath
+from bytepath import _pickling
 
 async def receive():
     global here
@@ -1156,6 +1191,7 @@ asyncio.run(receive())
     "a listener": """
 import os
 import bytepath
+from bytepath import _pickling
 
 address = f"@bytepath-test-ends-{os.getpid()}"
 listener = bytepath.ChannelListener(address)
@@ -1171,6 +1207,7 @@ except EOFError:
 """,
     "a cycle": """
 import bytepath
+from bytepath import _pickling
 
 here, there = bytepath.Channel.pair()
 there.send("sent")
@@ -1191,6 +1228,7 @@ def late():
 # First, and so run after what bytepath registers.
 atexit.register(late)
 import bytepath
+from bytepath import _pickling
 
 queue = bytepath.Queue()
 queue.put("before")
@@ -1458,6 +1496,7 @@ def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
 LOCKED = """
 import ctypes, resource
 import bytepath
+from bytepath import _pickling
 
 libc, future = ctypes.CDLL(None, use_errno=True), 2
 here, there = bytepath.Channel.pair(ring_bytes=64 << 20)
@@ -1697,7 +1736,14 @@ def test_an_end_whose_first_use_is_interrupted_can_be_used_again():
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("make", [bytepath.Channel.pair, bytepath.Queue, lambda: bytepath.Queue(receivers="many")])
+def met() -> None:
+    address = f"@bytepath-test-{os.getpid()}"
+    with bytepath.ChannelListener(address) as listener:
+        with bytepath.Channel.connect(address), listener.accept(timeout=30):
+            pass
+
+
+@pytest.mark.parametrize("make", [bytepath.Channel.pair, bytepath.Queue, lambda: bytepath.Queue(receivers="many"), met])
 def test_an_end_whose_making_is_interrupted_leaves_no_descriptor(make):
     make()
     gc.collect()

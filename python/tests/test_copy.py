@@ -544,6 +544,25 @@ def test_bytes_move_down_within_one_file(tmp_path, size, some_bytes):
         assert name.read_bytes() == data[down:] + data[size - down :]
 
 
+@pytest.mark.parametrize("down, length, is_refused", [(10, None, True), (50, None, False), (10, 10, False), (10, 11, True)])
+def test_verify_within_one_file_is_refused_where_the_source_would_be_written_over(tmp_path, down, length, is_refused):
+    name, data = tmp_path / "file", bytes(range(100))
+    name.write_bytes(data)
+    asked = {"source_offset": down, "sink_offset": 0, "length": length, "verify": True}
+    if is_refused:
+        with pytest.raises(ValueError, match="written over: nothing was copied"):
+            bytepath.copy(name, name, **asked)
+        assert name.read_bytes() == data
+        return
+    count = bytepath.copy(name, name, **asked).bytes
+    assert count == (length or 100 - down)
+    assert name.read_bytes() == data[down : down + count] + data[count:]
+    # What is open to append stands elsewhere than it is written.
+    sink = os.open(name, os.O_WRONLY | os.O_APPEND)
+    assert bytepath.copy(name, sink, source_offset=5, length=20, verify=True).bytes == 20
+    os.close(sink)
+
+
 def is_locked(file):
     """Whether another process is refused a lock on it."""
     asks = "import fcntl, sys\nfcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import bz2
 import codecs
 import errno
+import fcntl
 import gc
 import gzip
 import io
 import itertools
 import multiprocessing
 import os
+import random
+import resource
 import select
 import shutil
 import signal
@@ -273,10 +276,16 @@ def test_a_full_file_system_is_told_with_what_it_took(tmp_path, python):
     assert done.stdout == f"{errno.ENOSPC} True\n", done.stderr
 
 
-def test_bytes_that_are_lost_when_the_sink_is_closed_are_told(tmp_path, python):
+def closing_fails(*names: Path) -> tuple[str, ...]:
+    """With what a program is run so that it cannot close these, as NFS and file systems with quotas tell it."""
     strace = shutil.which("strace")
     if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
         pytest.skip("there is no strace, or tracing is refused")
+    paths = (word for name in names for word in ("-P", str(name)))
+    return (strace, "-f", "-qqq", "-o", os.devnull, *paths, "-e", "inject=close:error=EDQUOT")
+
+
+def test_bytes_that_are_lost_when_the_sink_is_closed_are_told(tmp_path, python):
     (tmp_path / "a").write_bytes(bytes(100_000))
     (tmp_path / "b").touch()
     script = (
@@ -285,13 +294,74 @@ def test_bytes_that_are_lost_when_the_sink_is_closed_are_told(tmp_path, python):
         "for more in ({}, {'progress': lambda *told: None}, {'sink_offset': 0}, {'route': 'read-write'}):\n"
         "    try:\n        bytepath.copy(a, b, **more)\n"
         "    except bytepath.CopyError as error:\n"
-        "        print(error.errno, error.side, error.filename == b, error.strerror.split(';')[0])\n"
+        "        print(error.errno, error.offset, error.side, error.filename == b, error.strerror.split(';')[0])\n"
     )
-    # As NFS and file systems with quotas tell it.
-    inject = ("-f", "-qqq", "-o", os.devnull, "-P", str(tmp_path / "b"), "-e", "inject=close:error=EDQUOT")
-    done = python(script, str(tmp_path / "a"), str(tmp_path / "b"), prefix=(strace, *inject))
-    told = f"{errno.EDQUOT} sink True cannot close the sink: {os.strerror(errno.EDQUOT)}\n"
+    done = python(script, str(tmp_path / "a"), str(tmp_path / "b"), prefix=closing_fails(tmp_path / "b"))
+    told = f"{errno.EDQUOT} 100000 sink True cannot close the sink: {os.strerror(errno.EDQUOT)}\n"
     assert done.stdout == told * 4, done.stderr
+
+
+def test_a_sink_that_cannot_be_emptied_is_told(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    sealed = os.memfd_create("sealed", os.MFD_ALLOW_SEALING)
+    os.write(sealed, b"precious")
+    fcntl.fcntl(sealed, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    sink = f"/proc/self/fd/{sealed}"
+    for verify in (False, True):
+        with pytest.raises(PermissionError, match="cannot empty the sink: ") as raised:
+            bytepath.copy(tmp_path / "a", sink, verify=verify)
+        error = raised.value
+        assert isinstance(error, bytepath.CopyError)
+        assert (error.errno, error.offset, error.side, error.filename) == (errno.EPERM, 0, "sink", sink)
+    assert os.pread(sealed, 100, 0) == b"precious"
+    os.close(sealed)
+
+
+def test_a_sink_that_there_is_no_descriptor_to_read_again_is_told(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(tmp_path / "b", "wb") as sink:
+        with open(tmp_path / "a", "rb") as source:
+            free = os.dup(source.fileno())
+            os.close(free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+            try:
+                with pytest.raises(OSError, match="cannot open the sink again to verify it: ") as raised:
+                    bytepath.copy(source, sink, verify=True)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    error = raised.value
+    assert isinstance(error, bytepath.CopyError)
+    assert (error.errno, error.offset, error.side) == (errno.EMFILE, 0, "sink")
+    assert (tmp_path / "b").read_bytes() == b""
+
+
+def test_what_ended_a_copy_is_told_whatever_closing_its_sink_says(tmp_path, python):
+    script = (
+        "import bytepath, os, resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "reader, writer = os.pipe()\n"
+        "os.write(writer, bytes(50_000))\n"
+        "os.close(writer)\n"
+        "try:\n    bytepath.copy(reader, sys.argv[1], route='read-write')\n"
+        "except bytepath.CopyError as error:\n"
+        "    print(error.errno, error.offset, error.route, len(error.stranded))\n"
+    )
+    (tmp_path / "b").touch()
+    done = python(script, str(tmp_path / "b"), prefix=closing_fails(tmp_path / "b"))
+    assert done.stdout == f"{errno.EFBIG} 4096 read-write 45904\n", done.stderr
+
+
+def test_a_source_that_says_something_when_it_is_closed_is_copied(tmp_path, python):
+    (tmp_path / "a").write_bytes(bytes(100_000))
+    script = (
+        "import bytepath, sys\n"
+        "a, b = sys.argv[1:]\n"
+        "for more in ({}, {'progress': lambda *told: None}, {'verify': True}):\n"
+        "    print(bytepath.copy(a, b, **more).bytes)\n"
+    )
+    done = python(script, str(tmp_path / "a"), str(tmp_path / "b"), prefix=closing_fails(tmp_path / "a"))
+    assert done.stdout == "100000\n" * 3, done.stderr
 
 
 def test_a_reader_that_is_gone_is_a_broken_pipe(tmp_path):
@@ -384,6 +454,38 @@ def test_a_peer_that_does_not_move_is_given_up(tmp_path):
     assert (tmp_path / "b").read_bytes() == b"some"
     os.close(reader)
     os.close(writer)
+
+
+def test_a_peer_that_stops_taking_is_given_up_and_what_it_did_not_take_is_in_the_error():
+    given = random.Random(1).randbytes(60_000)
+    near, far = socket.socketpair()
+    other, end = socket.socketpair()
+    sink, taker = os.pipe()[::-1]
+    held = fill(sink)
+    os.read(taker, 8192)
+    held -= 8192
+    with near, far, other, end:
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        far.sendall(given)
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+        for to, taken, asked in (
+            (other, lambda count: end.recv(count, socket.MSG_WAITALL), {}),
+            (sink, lambda count: (os.read(taker, held), os.read(taker, count))[1], {"route": "read-write"}),
+        ):
+            with pytest.raises(TimeoutError, match="nothing moved for 0.2 s: .* were read and not written") as raised:
+                bytepath.copy(near, to, timeout=0.2, enlarge_pipes=False, **asked)
+            error = raised.value
+            assert 0 < error.offset < len(given) and error.stranded
+            near.setblocking(False)
+            left = b""
+            with suppress(BlockingIOError):
+                while True:
+                    left += near.recv(1 << 20)
+            near.setblocking(True)
+            assert taken(error.offset) + error.stranded + left == given
+            far.sendall(given)
+    for pipe in (sink, taker):
+        os.close(pipe)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import contextlib
 import mmap
 import multiprocessing
 import os
+import pickle
 import queue as queues
 import random
 import resource
@@ -330,6 +331,48 @@ def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
         resource.setrlimit(resource.RLIMIT_AS, limits)
     assert queue.qsize() == 1
     assert queue.get(timeout=5).shape == array.shape
+
+
+@pytest.mark.parametrize("receivers", ["one", "many"])
+def test_memory_that_is_not_to_be_had_for_a_long_text_is_an_error_and_not_the_end(python, receivers):
+    script = (
+        "import resource, sys\n"
+        "import bytepath\n"
+        "def limited(spare_bytes, work):\n"
+        "    size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "    limits = resource.getrlimit(resource.RLIMIT_AS)\n"
+        "    resource.setrlimit(resource.RLIMIT_AS, (size + spare_bytes, limits[1]))\n"
+        "    try:\n        work()\n        print('had')\n"
+        "    except MemoryError:\n        print('lacks memory')\n"
+        "    finally:\n        resource.setrlimit(resource.RLIMIT_AS, limits)\n"
+        "queue = bytepath.Queue(receivers=sys.argv[1], capacity=1 << 30)\n"
+        "large, small = 'x' * (64 << 20), 'y' * 1_900_000\n"
+        # One has room for its pickle, and not for more.
+        "limited(100 << 20, lambda: queue.put(large))\n"
+        "queue.put(small)\n"
+        "limited(0, queue.get)\n"
+        "print(queue.qsize(), queue.get(timeout=30) == small)\n"
+        "queue.put(large)\n"
+        "print(queue.get(timeout=30) == large)\n"
+    )
+    done = python(script, receivers)
+    assert done.stdout == "lacks memory\nlacks memory\n1 True\nTrue\n", done.stderr
+
+
+def test_a_message_that_is_none_of_pythons_is_told_of_once_and_not_waited_for_to_be_done():
+    queue = bytepath.JoinableQueue(receivers="many")
+    queue.put("to be spoilt")
+    queue.put("behind it")
+    with mmap.mmap(queue._pool.filenos()[0], 0) as ring:
+        at = ring.find(pickle.dumps("to be spoilt", 5))
+        # So many buffers come with it.
+        ring[at - 8 : at] = struct.pack("<Q", 1 << 40)
+    with pytest.raises(bytepath.ChannelError, match="none of Python's"):
+        queue.get(timeout=30)
+    assert queue.get(timeout=30) == "behind it"
+    assert not queue.join(0)
+    queue.task_done()
+    assert queue.join(30)
 
 
 def die_in_its_turn(queue: bytepath.Queue) -> None:

@@ -232,6 +232,19 @@ def test_a_file_that_is_its_own_copy_is_named_and_all_else_is_copied(tmp_path, c
     assert "same file" in why or "the source is the sink" in why
 
 
+def test_what_a_function_says_with_an_error_of_shutils_is_named_and_all_else_is_copied(tree, tmp_path):
+    def refuse(source, destination):
+        if source.endswith("file 4"):
+            raise shutil.Error("not this one")
+        shutil.copyfile(source, destination)
+
+    with pytest.raises(bytepath.TreeError, match="^not this one$") as raised:
+        bytepath.copytree(tree, tmp_path / "new", copy_function=refuse)
+    [error] = raised.value.errors
+    assert (error["source"], error["message"]) == (str(tree / "deep" / "file 4"), "not this one")
+    assert (tmp_path / "new" / "deep" / "file 6").stat().st_size == 6000
+
+
 def test_a_function_need_not_make_a_file_of_that_name(tree, tmp_path):
     def renamed(source, destination):
         shutil.copyfile(source, destination + ".copy")

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use bytepath::channel::ChannelError;
-use bytepath::pages::PagesError;
+use bytepath::pages::{PageSize, PagesError};
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -69,6 +69,17 @@ pub(crate) fn no_memory(error: PagesError) -> PyErr {
         | PagesError::NoHuge(errno) => PyOSError::new_err((errno.raw_os_error(), message)),
         _ => PyMemoryError::new_err(message),
     }
+}
+
+/// Room for so many bytes.
+///
+/// # Errors
+/// There is no memory for them.
+pub(super) fn room_for(bytes: usize) -> Result<Vec<u8>, PagesError> {
+    let mut room = Vec::new();
+    let lacking = |_| PagesError::Map { bytes, size: PageSize::Base.name(), errno: Errno::NOMEM };
+    room.try_reserve_exact(bytes).map_err(lacking)?;
+    Ok(room)
 }
 
 pub(crate) fn os_error(doing: &str, errno: Errno) -> PyErr {

@@ -9,7 +9,9 @@
 use std::ops::Range;
 
 use bytepath::channel::{SharedBytes, SharedSpace};
+use bytepath::pages::PagesError;
 
+use super::errors::room_for;
 use crate::sys::buffer::LentBytes;
 
 const OUT: u64 = 1;
@@ -91,15 +93,22 @@ impl Plan {
     }
 
     /// What does not lie in the block by itself: goes there together, or through the ring.
-    pub(crate) fn rest(&self, pickle: &LentBytes, buffers: &[LentBytes]) -> Vec<u8> {
-        let mut rest = self.words(buffers);
-        rest.reserve(self.rest_bytes - rest.len());
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub(crate) fn rest(
+        &self,
+        pickle: &LentBytes,
+        buffers: &[LentBytes],
+    ) -> Result<Vec<u8>, PagesError> {
+        let mut rest = room_for(self.rest_bytes)?;
+        rest.extend(self.words(buffers));
         for (buffer, _) in buffers.iter().zip(&self.places).filter(|(_, place)| place.is_none()) {
             buffer.append_to(&mut rest);
             rest.resize(rest.len().next_multiple_of(WORD), 0);
         }
         pickle.append_to(&mut rest);
-        rest
+        Ok(rest)
     }
 
     /// Whether the rest lies in the block, too.
@@ -126,9 +135,16 @@ impl Plan {
     }
 
     /// The same as bytes.
-    pub(crate) fn head(&self, pickle: &LentBytes, buffers: &[LentBytes]) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub(crate) fn head(
+        &self,
+        pickle: &LentBytes,
+        buffers: &[LentBytes],
+    ) -> Result<Vec<u8>, PagesError> {
         if let Some(at) = self.far {
-            return (at as u64 | FAR).to_le_bytes().to_vec();
+            return Ok((at as u64 | FAR).to_le_bytes().to_vec());
         }
         self.rest(pickle, buffers)
     }

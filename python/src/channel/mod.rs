@@ -21,7 +21,7 @@ pub(crate) use errors::find_exceptions;
 pub(crate) use first::{make_first, make_once};
 pub(crate) use forks::{Lent, about_to_fork, forked_in_child, forked_in_parent, gives_back_later};
 pub(crate) use inbox::{CLAIM, Inbox};
-pub(crate) use meeting::{Meeting, connect};
+pub(crate) use meeting::{Meeting, hear, introduce};
 pub(crate) use outbox::Outbox;
 pub(crate) use pool::Pool;
 

@@ -13,7 +13,7 @@ use rustix::net::SendFlags;
 
 use super::accounts::Account;
 use super::board::Board;
-use super::errors::{error, os_error, raised, taken_fd};
+use super::errors::{error, no_memory, os_error, raised, taken_fd};
 use super::gate;
 use super::head::{Most, Plan};
 use super::meeting::{connected, connected_in_time};
@@ -351,7 +351,8 @@ impl Outbox {
             }
             drafts.push(draft);
         }
-        Ok(Some(Parcel { head: plan.head(pickle, buffers), drafts }))
+        let head = plan.head(pickle, buffers).map_err(no_memory)?;
+        Ok(Some(Parcel { head, drafts }))
     }
 
     /// A block: of memory that is warm, if some comes back in a moment; else of any.

@@ -25,7 +25,7 @@ use rustix::net::{
 };
 
 use super::board::{Board, own_identity};
-use super::errors::{no_memory, os_error, raised, taken_fd};
+use super::errors::{no_memory, os_error, raised, room_for, taken_fd};
 use super::given::objects_of_copy;
 use super::head::{Most, Plan};
 use super::signal::{Signal, TURN_MAX, Turn, Turns, Words};
@@ -234,7 +234,12 @@ impl Pool {
                 let taken = self.alone(py, deadline, board, |ring| self.try_take(ring))?;
                 if let Some(Some(Taken { head, block })) = taken {
                     self.emptied().wake(u32::MAX);
-                    return objects_of_copy(py, head, block.map(Block::Sealed)).map(Some);
+                    let objects = objects_of_copy(py, head, block.map(Block::Sealed));
+                    if let (Err(_), Some(board)) = (&objects, board) {
+                        // Nobody gets it, to say that it is done.
+                        board.tell_done();
+                    }
+                    return objects.map(Some);
                 }
             }
             self.check_open()?;
@@ -508,7 +513,10 @@ impl Pool {
             0 => None,
             number => Some(self.blocks.first(number, prefix.block_bytes)?),
         };
-        let mut head = vec![0; prefix.head_bytes as usize];
+        let head_bytes = prefix.head_bytes as usize;
+        let mut head = room_for(head_bytes)
+            .map_err(|error| -> PyError { Box::new(move |_| no_memory(error)) })?;
+        head.resize(head_bytes, 0);
         ring.bytes(bytes_of(at + PREFIX, head.len())).copy_to(&mut head);
         let from = at + prefix.words();
         // An empty one begins anew.
@@ -685,7 +693,7 @@ fn made_block(
     pickle: &LentBytes,
     buffers: &[LentBytes],
 ) -> Result<SealedParcel, PagesError> {
-    let rest = if plan.is_far() { plan.rest(pickle, buffers) } else { Vec::new() };
+    let rest = if plan.is_far() { plan.rest(pickle, buffers)? } else { Vec::new() };
     SealedParcel::written(plan.block_bytes, &plan.parts(buffers, &rest))
 }
 

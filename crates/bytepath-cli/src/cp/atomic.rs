@@ -5,16 +5,15 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
-use rustix::process::Pid;
 
 use super::attributes::{Subject, keep_access_list, keep_what_writing_leaves, owner, same_owner};
-use super::link;
 use super::pair::Sink;
+use super::passing;
 use super::place::{Directory, Follow, Place, joined, kind, same_file};
 use super::settings::Preserve;
 use super::stage::Stage;
@@ -247,17 +246,13 @@ fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Arc<Place>>), Errno
         // File systems that cannot: NFS, FUSE, overlayfs before Linux 6.2 (EISDIR before 3.11).
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
             let mut made = None;
-            let mut unfinished = unfinished();
-            let named = link::beside(place, |beside| {
+            let named = passing::beside(place, |beside| {
                 let open = beside.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
                 // Others that look for what the dead have left see that it is none of it.
                 let _ = rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive);
                 made = Some(open);
                 Ok(())
             })?;
-            let named = Arc::new(named);
-            unfinished.retain(|(place, _)| place.strong_count() > 0);
-            unfinished.push((Arc::downgrade(&named), rustix::thread::gettid()));
             Ok((made.expect("it was made"), Some(named)))
         }
         answer => answer.map(|open| (open, None)),
@@ -344,41 +339,6 @@ fn may_be_open_to_others(open: &OwnedFd, part: &Stat, source: &Stat) -> bool {
 /// Whether it is its owner's alone, as parts are made.
 pub(super) fn is_closed(open: &OwnedFd) -> bool {
     rustix::fs::fstat(open).is_ok_and(|stat| stat.st_mode & 0o777 & !PART_MODE == 0)
-}
-
-/// Removes what has a name only until it is whole: for a program that is about to be ended. None is
-/// made after that.
-pub(super) fn remove_unfinished() {
-    let mut unfinished = unfinished();
-    for (place, maker) in unfinished.drain(..) {
-        let Some(place) = place.upgrade() else { continue };
-        // Whoever copies may have a table of open files of its own, where the number is another's.
-        let of_maker = match &place.directory {
-            Directory::Held(held) => {
-                let mut path = OsString::from(format!(
-                    "/proc/self/task/{}/fd/{}/",
-                    maker.as_raw_nonzero(),
-                    held.as_raw_fd()
-                ));
-                path.push(&place.name);
-                Some(path)
-            }
-            Directory::Working => None,
-        };
-        let removed = of_maker.is_some_and(|path| rustix::fs::unlink(path).is_ok());
-        // Without /proc, by the number: no directory of ours has another's file of that name.
-        if !removed {
-            let _ = place.remove();
-        }
-    }
-    std::mem::forget(unfinished);
-}
-
-/// The names that files have where the file system makes none without, while they are not whole, and
-/// the threads that made them.
-fn unfinished() -> MutexGuard<'static, Vec<(Weak<Place>, Pid)>> {
-    static UNFINISHED: Mutex<Vec<(Weak<Place>, Pid)>> = Mutex::new(Vec::new());
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether nobody else can have made it, nor reach it by another name.
@@ -504,7 +464,7 @@ impl Unnamed {
             Some(meanwhile) => meanwhile.rename_to(place),
             None if !self.replaces => link_to(&by_number, place),
             None => {
-                let beside = link::beside(place, |beside| link_to(&by_number, beside))?;
+                let beside = passing::beside(place, |beside| link_to(&by_number, beside))?;
                 let renamed = beside.rename_to(place);
                 if renamed.is_err() {
                     let _ = beside.remove();

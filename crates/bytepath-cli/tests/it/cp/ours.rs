@@ -175,6 +175,23 @@ fn whoever_copies_beside_others_leaves_no_passing_name_when_a_signal_comes() {
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("", ""));
 }
 
+#[test]
+fn a_name_on_its_way_to_another_is_removed_when_a_signal_comes() {
+    if !may_trace() {
+        return;
+    }
+    for words in ["--atomic a c", "--atomic -lf a c", "--atomic -sf a c"] {
+        // The signal comes and ends it before anything is renamed.
+        let done = in_folder(&format!(
+            "strace -D -f -qqq -o /dev/null -e trace=renameat \
+             -e inject=renameat:delay_enter=60000000 $bytepath cp {words} 2>/dev/null & \
+             until ls .bytepath-* >/dev/null 2>&1 || ! kill -0 $!; do :; done; kill -TERM $!; \
+             wait $!; echo $?; ls -A; cat c"
+        ));
+        assert_eq!(done.stdout, "143\na\nc\nold\n", "{words}: {done:?}");
+    }
+}
+
 /// As in a file that is copied over.
 #[test]
 fn what_replaces_a_file_keeps_what_is_said_of_it_beside_its_bytes() {

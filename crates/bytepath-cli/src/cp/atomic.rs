@@ -304,6 +304,10 @@ fn part(place: &Place, source: &Stat) -> Result<Option<(OwnedFd, Place)>, Errno>
         };
         let stat = rustix::fs::fstat(&open)?;
         if !is_own(&stat) {
+            if is_new {
+                // By its file system every file is another's: no later run would go on with it.
+                part.remove()?;
+            }
             return Ok(None);
         }
         // Another refusal is that of a file system without locks.

@@ -248,6 +248,19 @@ fn parts_of_others_are_left_alone() {
     }
 }
 
+/// As on vfat for whoever is not the user of the mount, and on NFS for root.
+#[test]
+fn where_what_is_made_is_anothers_no_part_is_left() {
+    if !may_trace() {
+        return;
+    }
+    let done = in_folder(
+        "strace -f -qqq -o /dev/null -e trace=geteuid -e inject=geteuid:retval=1234 \
+         $bytepath cp --atomic --resume large c && cmp large c; ls -A",
+    );
+    assert_eq!(done.well().stdout, "c\nlarge\npart\n");
+}
+
 #[test]
 fn a_part_that_another_user_may_have_open_is_not_copied_to() {
     if !root() {

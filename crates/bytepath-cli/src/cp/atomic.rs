@@ -191,8 +191,11 @@ fn begin_by(
 /// Symbolic links that are followed, at most: as many as the kernel follows.
 const LINKS_MAX: u32 = 40;
 
-/// The place that a symbolic link leads to.
-fn behind(place: &Place, sink: &Sink) -> Result<Place, Errno> {
+/// The place that a symbolic link leads to, or else the same place.
+///
+/// # Errors
+/// The kernel's word; ENOENT where the link does not say where that is.
+pub(super) fn behind(place: &Place, sink: &Sink) -> Result<Place, Errno> {
     if sink.link.is_none() {
         return Ok(place.clone());
     }

@@ -103,6 +103,12 @@ impl Shared<'_> {
             return Ok(Resumed::Not);
         }
         self.note_anew(pair, now, sink);
+        if pair.argument
+            && sink.link.is_some()
+            && let Ok(place) = atomic::behind(&pair.sink, sink)
+        {
+            leftovers::sweep_beside(&place, self.extras);
+        }
         // Files of /proc say that they are empty.
         let bytes = length(source, now);
         if !reads_again(now) || bytes == 0 {
@@ -125,8 +131,10 @@ impl Shared<'_> {
         }
         self.say_copied_late(pair);
         if kept == Kept::Whole && is_kept {
-            if self.extras.atomic {
-                leftovers::remove_part(&pair.sink);
+            if self.extras.atomic
+                && let Ok(place) = atomic::behind(&pair.sink, sink)
+            {
+                leftovers::remove_part(&place);
             }
             self.count_kept(pair, &open, bytes, Outcome::Kept)?;
             return Ok(Resumed::Copy(self.kept_copy(open, stat, kept).into()));
@@ -332,7 +340,9 @@ impl Shared<'_> {
             let name = q(&pair.sink.shown);
             match why.errno {
                 Errno::BUSY => {
-                    let part = q(atomic::part_name(&pair.sink.parent().1));
+                    let place = atomic::behind(&pair.sink, sink);
+                    let place = place.as_ref().unwrap_or(&pair.sink);
+                    let part = q(atomic::part_name(&place.parent().1));
                     let what = "another program is copying to it";
                     self.voice.wrong(format!("cannot go on with {name}: {what} ({part} is locked)"))
                 }

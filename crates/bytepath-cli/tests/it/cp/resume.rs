@@ -369,6 +369,25 @@ fn what_killed_runs_left_is_removed() {
 }
 
 #[test]
+fn what_is_left_beside_a_file_behind_a_link_is_removed() {
+    for options in ["", "--atomic"] {
+        let done = in_folder(&format!(
+            "dead=$(sh -c 'echo $$'); mkdir d; cp large d/real; ln -s d/real link; \
+             echo half >d/.bytepath-$dead-0; mv part d/.real.bytepath-part; \
+             chmod 600 d/.real.bytepath-part; $bytepath cp {options} --resume large link && \
+             cmp large d/real && ls -A . d"
+        ));
+        assert_eq!(done.well().stdout, ".:\nd\nlarge\nlink\n\nd:\nreal\n", "{options}");
+    }
+    let done = in_folder(
+        "mkdir d; echo old >d/real; ln -s d/real link; exec 9>d/.real.bytepath-part; flock 9; \
+         $bytepath cp --atomic --resume large link; cat d/real",
+    );
+    let told = "cp: cannot go on with 'link': another program is copying to it ('.real.bytepath-part' is locked)\n";
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("old\n", told));
+}
+
+#[test]
 fn a_part_that_is_about_to_be_removed_is_waited_for_and_not_copied_to() {
     if !may_trace() {
         return;

@@ -310,9 +310,11 @@ impl Shared<'_> {
         let flags = self.access() | OFlags::CREATE;
         let made = match place.open(flags | OFlags::EXCL, mode) {
             Err(Errno::EXIST) if place.read_link().is_ok() => {
-                if !self.settings.through_dangling {
+                let through = self.settings.through_dangling;
+                if !through || self.extras.atomic {
                     let what = "not writing through dangling symlink";
-                    return Err(self.voice.wrong(format!("{what} {}", q(&place.shown))));
+                    let cure = if through { ": leave out --atomic to do so" } else { "" };
+                    return Err(self.voice.wrong(format!("{what} {}{cure}", q(&place.shown))));
                 }
                 place.open(flags, mode)
             }

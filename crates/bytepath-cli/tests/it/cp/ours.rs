@@ -411,6 +411,14 @@ fn what_cannot_be_verified_or_replaced_is_refused_before_anything_is_written() {
         let (code, left) = ("1\nas ever\n", done.stderr.starts_with(told));
         assert!(done.stdout == code && left, "{words}: {done:?}");
     }
+    // What a link that leads nowhere names would be written as it appears.
+    let done = in_folder(
+        "ln -s nowhere l; export POSIXLY_CORRECT=1; for how in --atomic '--atomic --resume' ''; do \
+         $bytepath cp $how a l; echo $?; ls -A | tr '\\n' ' '; done",
+    );
+    let told = "cp: not writing through dangling symlink 'l': leave out --atomic to do so\n";
+    assert_eq!(done.stdout, "1\na c l 1\na c l 0\na c l nowhere ", "{done:?}");
+    assert_eq!(done.stderr, told.repeat(2));
     // Nor is what is there taken away.
     let done = in_folder(
         "mkfifo f && echo old >new && $bytepath cp --verify --remove-destination f new; cat new",

@@ -392,16 +392,17 @@ pub(super) fn be_like(
 ) -> Result<(), Errno> {
     let (user, group) = owner(stat);
     let is_root = rustix::process::geteuid().is_root();
-    let now = rustix::fs::fstat(open)?;
-    let owned = match preserve.ownership && is_root {
-        true if same_owner(&now, stat) => Ok(()),
-        true => Err(Errno::PERM),
-        false => rustix::fs::fchown(open, user, group),
-    };
-    let owned = match owned {
-        Err(Errno::PERM | Errno::INVAL) => false,
-        Err(errno) => return Err(errno),
-        Ok(()) => true,
+    let is_given_later = preserve.ownership && is_root;
+    let owned = match is_given_later {
+        true => same_owner(&rustix::fs::fstat(open)?, stat),
+        false => match rustix::fs::fchown(open, user, group) {
+            Err(Errno::PERM | Errno::INVAL) => {
+                // At least the group, if that may be.
+                let _ = rustix::fs::fchown(open, None, group);
+                false
+            }
+            given => given.map(|()| true)?,
+        },
     };
     keep_what_writing_leaves(there, &Subject::new(there.place, Some(open.as_fd())));
     if preserve.mode {
@@ -411,7 +412,13 @@ pub(super) fn be_like(
     keep_access_list(there, &Subject::new(there.place, Some(open.as_fd())))?;
     // Bytes that are written by anybody but root take the rights of the owner away.
     let bits = if owned && is_root { 0o7777 } else { 0o777 };
-    let mode = stat.st_mode & bits;
+    let mut mode = stat.st_mode & bits;
+    if !is_given_later && rustix::fs::fstat(open)?.st_gid != stat.st_gid {
+        // What the group had is not for another: that one and all others have what both had. Of an access
+        // list, nobody whom it names has more.
+        let both = mode >> 3 & mode & 0o7;
+        mode = mode & !0o77 | both << 3 | both;
+    }
     match rustix::fs::fchmod(open, Mode::from_raw_mode(mode)) {
         // Where the file system keeps no modes, both have the same.
         Err(_) if rustix::fs::fstat(open)?.st_mode & 0o7777 == mode => Ok(()),

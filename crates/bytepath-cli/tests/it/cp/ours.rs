@@ -211,6 +211,31 @@ fn what_replaces_a_file_keeps_what_is_said_of_it_beside_its_bytes() {
 }
 
 #[test]
+fn what_the_group_of_a_replaced_file_may_do_no_other_group_may() {
+    if !crate::program::root() || !["setpriv", "setfacl"].into_iter().all(installed) {
+        return println!("skipped: needs root, setpriv and setfacl");
+    }
+    for (owner, mode, more, kept) in [
+        // Whose owner cannot be kept has its group all the same.
+        ("3002:3050", "664", "", "3001 3050 664"),
+        ("3001:3060", "664", "", "3001 3001 644"),
+        ("3001:3060", "640", "", "3001 3001 600"),
+        ("3001:3060", "604", "", "3001 3001 600"),
+        ("3001:3060", "640", "setfacl -m u:5:rw d/f;", "3001 3001 600"),
+    ] {
+        for options in ["", "--resume"] {
+            let done = in_folder(&format!(
+                "chmod 755 .; chown 3001 a; chmod 600 a; mkdir d; chmod 777 d; echo old >d/f; \
+                 chown {owner} d/f; chmod {mode} d/f; {more} \
+                 setpriv --reuid 3001 --regid 3001 --groups 3050 $bytepath cp --atomic {options} a d/f && \
+                 stat -c '%u %g %a' d/f && cat d/f"
+            ));
+            assert_eq!(done.well().stdout, format!("{kept}\none\n"), "{owner} {mode} {more}");
+        }
+    }
+}
+
+#[test]
 fn an_atomic_copy_is_whole_and_has_the_mode_of_what_it_replaces() {
     let done = in_folder(&format!(
         "{LARGE} chmod 640 c; ln c other; ln -s c link; mkdir d; umask 022; chmod 755 large; \

@@ -93,7 +93,7 @@ impl From<NotNamed> for Errno {
 /// # Errors
 /// Why the destination may not be written, or no file can be made.
 pub(super) fn begin(place: &Place, sink: &Sink, mode: u32, force: bool) -> Result<Begun, NotBegun> {
-    begin_by(place, sink, mode, (force, true), |place, mode| {
+    begin_by(place, sink, mode, force, |place, mode| {
         make(place, mode).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing))
     })
 }
@@ -113,7 +113,7 @@ pub(super) fn begin_staged(
     if !stage.is_on(folder.st_dev) {
         return begin(place, sink, mode, force);
     }
-    let begun = begin_by(place, sink, mode, (force, true), |_, mode| {
+    let begun = begin_by(place, sink, mode, force, |_, mode| {
         let staged = Arc::new(stage.new_place());
         let open = staged.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
         Ok((open, Some(staged), Left::Nothing))
@@ -128,8 +128,7 @@ pub(super) fn begin_staged(
 }
 
 /// As [`begin`], in a file that stays, under a name that the next run knows, until it is whole:
-/// there may be one already. Nobody else may read it, unless all may read the source. One that parts a file
-/// from its other names is like a new file, not like that.
+/// there may be one already. Nobody else may read it, unless all may read the source.
 ///
 /// # Errors
 /// As [`begin`]; EBUSY where another program copies to it.
@@ -137,9 +136,9 @@ pub(super) fn begin_part(
     place: &Place,
     sink: &Sink,
     source: &Stat,
-    (force, parts): (bool, bool),
+    force: bool,
 ) -> Result<Begun, NotBegun> {
-    begin_by(place, sink, PART_MODE, (force, !parts), |place, mode| match part(place, source)? {
+    begin_by(place, sink, PART_MODE, force, |place, mode| match part(place, source)? {
         Some((open, part)) => Ok((open, Some(Arc::new(part)), Left::Part)),
         None => make(place, mode).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing)),
     })
@@ -149,7 +148,7 @@ fn begin_by(
     place: &Place,
     sink: &Sink,
     mode: u32,
-    (force, like): (bool, bool),
+    force: bool,
     make: impl FnOnce(&Place, u32) -> Result<(OwnedFd, Option<Arc<Place>>, Left), Errno>,
 ) -> Result<Begun, NotBegun> {
     let there = match &sink.stat {
@@ -157,6 +156,7 @@ fn begin_by(
         there if sink.is_new() => there.as_ref().filter(|_| false),
         there => there.as_ref(),
     };
+    let replaces = there.is_some() || sink.replaced;
     if there.is_some() && !force {
         // Replacing needs no right to write the file; copying does.
         let (directory, name) = (&place.directory, &place.name);
@@ -166,21 +166,21 @@ fn begin_by(
         // By such a name only a directory could be made.
         return Err(Errno::NOTDIR.into());
     }
-    if there.is_none() && place.stat(Follow::No).is_ok() {
+    if !replaces && place.stat(Follow::No).is_ok() {
         // A link that leads nowhere, or somebody was faster.
         return Ok(Begun::AsItIs);
     }
     let place = held(&behind(place, sink)?)?;
     // Nobody reads by the mode of the source what the mode of the replaced file does not let them.
     let mode = if there.is_some() { PART_MODE } else { mode };
-    let (open, meanwhile, left) = make(&place, mode).map_err(|errno| match (there, errno) {
-        (Some(_), Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+    let (open, meanwhile, left) = make(&place, mode).map_err(|errno| match errno {
+        Errno::ACCESS | Errno::PERM | Errno::ROFS if replaces => {
             NotBegun { errno, folder: Some(folder_shown(&place)) }
         }
         _ => errno.into(),
     })?;
-    let (replaces, durable) = (there.is_some(), Durable::Yes);
-    let like = there.filter(|_| like).map(|stat| {
+    let durable = Durable::Yes;
+    let like = there.map(|stat| {
         // Its attributes by its name are had by way of /proc.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         Box::new((*stat, place.open(flags, 0).ok()))

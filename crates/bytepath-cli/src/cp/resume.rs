@@ -140,6 +140,7 @@ impl Shared<'_> {
             return Ok(Resumed::Copy(self.kept_copy(open, stat, kept).into()));
         }
         if self.extras.atomic {
+            self.part_names(pair, &there, sink)?;
             return self.begin_part(pair, stat, source, sink);
         }
         self.go_on(pair, stat, (source, &open), sink, (kept, is_beginning))
@@ -185,11 +186,13 @@ impl Shared<'_> {
         self.part_names(pair, &there, sink).map(|_| Resumed::Not)
     }
 
-    /// Removes a name of a file that has others, which keep what they have; whether it was removed.
-    /// With --atomic it is replaced at the end.
+    /// Takes a name from a file that has others, which keep what they have; whether it did. With
+    /// --atomic it is replaced at the end.
     fn part_names(&self, pair: &Pair, there: &Stat, sink: &mut Sink) -> Done<bool> {
-        let parted = self.settings.preserve.links && there.st_nlink > 1 && !self.extras.atomic;
-        if parted {
+        let parted = self.settings.preserve.links && there.st_nlink > 1;
+        if parted && self.extras.atomic {
+            sink.be_replaced();
+        } else if parted {
             self.remove(&pair.sink)?;
             sink.gone();
         }
@@ -349,15 +352,14 @@ impl Shared<'_> {
                 _ => self.not_begun(pair, why),
             }
         };
-        let (always, parts) = (self.replaces_always(sink), self.parts_names(sink));
-        let begun = atomic::begin_part(&pair.sink, sink, stat, (always, parts));
+        let begun = atomic::begin_part(&pair.sink, sink, stat, self.settings.force);
         let begun = begun.map_err(failed)?;
         let Begun::Unnamed(open, unnamed) = begun else { return Ok(Resumed::Not) };
         let kept = match all_of(&open) {
             Kept::Nothing => Kept::Nothing,
             _ => self.compare(pair, (source, &open), Why::Resume)?,
         };
-        let is_new = sink.stat.is_none() || parts;
+        let is_new = sink.stat.is_none();
         match kept {
             Kept::Whole => {
                 let bytes = length(source, stat);

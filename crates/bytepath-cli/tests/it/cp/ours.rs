@@ -114,6 +114,45 @@ fn an_atomic_copy_that_is_killed_leaves_what_was_there_and_nothing_else() {
     }
 }
 
+#[test]
+fn what_an_atomic_copy_parts_or_puts_aside_has_its_name_until_the_copy_is_whole() {
+    if !may_trace() {
+        return;
+    }
+    let fault = "strace -f -qqq -o /dev/null -e trace=fsync -e inject=fsync";
+    for (options, sink, there, made) in [
+        ("-a", "c", "a c e l n", "one\n old\n"),
+        ("-a", "l", "a c e l n", "one\n old\n"),
+        ("--preserve=links", "c", "a c e l n", "one\n old\n"),
+        ("--remove-destination", "c", "a c e l n", "one\n old\n"),
+        ("--remove-destination", "l", "a c e l n", "one\n old\n"),
+        ("-b", "c", "a c c~ e l n", "one\n old\n old\n"),
+        ("-b", "l", "a c e l l~ n", "one\n old\n old\n"),
+        ("-a --backup=numbered", "c", "a c c.~1~ e l n", "one\n old\n old\n"),
+        ("-a --attributes-only -b", "c", "a c c~ e l n", " old\n old\n"),
+        ("-f", "e", "a c e l n", "one\n old\n"),
+    ] {
+        let options = format!("--atomic {options}");
+        let done = in_folder(&format!(
+            "ln c n; ln -s c l; ln -s e e; \
+             {{ {fault}:signal=KILL $bytepath cp {options} a {sink}; }} 2>/dev/null; \
+             ls -A | grep -v '~$' | tr '\\n' ' '; cat c n; readlink l e; rm -f *~; \
+             {fault}:error=EIO:when=1 $bytepath cp {options} a {sink} 2>/dev/null; echo $?; \
+             ls -A | tr '\\n' ' '; cat c n; readlink l e; \
+             $bytepath cp {options} a {sink}; echo $?; ls -A | tr '\\n' ' '; \
+             for f in {sink} n *~; do [ ! -f $f ] || (cat $f; echo -n ' '); done; stat -c %a {sink}"
+        ));
+        let as_it_was = "a c e l n old\nold\nc\ne\n";
+        let mode = done.stdout.lines().last().unwrap_or_default();
+        let wanted = format!("{as_it_was}1\n{as_it_was}0\n{there} {made}{mode}\n");
+        assert_eq!(
+            (done.stdout.as_str(), done.stderr.as_str()),
+            (&wanted[..], ""),
+            "{options} {sink}"
+        );
+    }
+}
+
 /// NFS, FUSE and others make no files without a name.
 #[test]
 fn an_atomic_copy_that_is_interrupted_leaves_nothing_where_every_file_has_a_name() {
@@ -180,16 +219,15 @@ fn a_name_on_its_way_to_another_is_removed_when_a_signal_comes() {
     if !may_trace() {
         return;
     }
-    for words in ["--atomic a c", "--atomic -lf a c", "--atomic -sf a c"] {
-        // The signal comes and ends it before anything is renamed.
-        let done = in_folder(&format!(
-            "strace -D -f -qqq -o /dev/null -e trace=renameat \
-             -e inject=renameat:delay_enter=60000000 $bytepath cp {words} 2>/dev/null & \
-             until ls .bytepath-* >/dev/null 2>&1 || ! kill -0 $!; do :; done; kill -TERM $!; \
-             wait $!; echo $?; ls -A; cat c"
-        ));
-        assert_eq!(done.stdout, "143\na\nc\nold\n", "{words}: {done:?}");
-    }
+    // The signal comes and ends each before anything is renamed, and strace waits as long as it said.
+    let done = in_folder(
+        "ended() { mkdir $1; cp a c $1; cd $1; strace -D -f -qqq -o /dev/null -e trace=renameat \
+           -e inject=renameat:delay_enter=5000000 $bytepath cp --atomic $2 a c 2>/dev/null & \
+           until ls .bytepath-* >/dev/null 2>&1 || ! kill -0 $!; do :; done; kill -TERM $!; \
+           wait $!; echo $? >../told-$1; ls -A >>../told-$1; cat c >>../told-$1; }; \
+         ended file '' & ended name -lf & ended link -sf & wait; cat told-*",
+    );
+    assert_eq!(done.stdout, "143\na\nc\nold\n".repeat(3), "{done:?}");
 }
 
 /// As in a file that is copied over.

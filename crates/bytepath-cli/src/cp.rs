@@ -29,6 +29,7 @@ mod operands;
 mod options;
 mod pair;
 mod parents;
+mod passing;
 mod piece;
 mod place;
 mod progress;

@@ -5,16 +5,15 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
-use rustix::process::Pid;
 
 use super::attributes::{Subject, keep_access_list, keep_what_writing_leaves, owner, same_owner};
-use super::link;
 use super::pair::Sink;
+use super::passing;
 use super::place::{Directory, Follow, Place, joined, kind, same_file};
 use super::settings::Preserve;
 use super::stage::Stage;
@@ -94,7 +93,7 @@ impl From<NotNamed> for Errno {
 /// # Errors
 /// Why the destination may not be written, or no file can be made.
 pub(super) fn begin(place: &Place, sink: &Sink, mode: u32, force: bool) -> Result<Begun, NotBegun> {
-    begin_by(place, sink, mode, (force, true), |place, mode| {
+    begin_by(place, sink, mode, force, |place, mode| {
         make(place, mode).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing))
     })
 }
@@ -114,7 +113,7 @@ pub(super) fn begin_staged(
     if !stage.is_on(folder.st_dev) {
         return begin(place, sink, mode, force);
     }
-    let begun = begin_by(place, sink, mode, (force, true), |_, mode| {
+    let begun = begin_by(place, sink, mode, force, |_, mode| {
         let staged = Arc::new(stage.new_place());
         let open = staged.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
         Ok((open, Some(staged), Left::Nothing))
@@ -129,8 +128,7 @@ pub(super) fn begin_staged(
 }
 
 /// As [`begin`], in a file that stays, under a name that the next run knows, until it is whole:
-/// there may be one already. Nobody else may read it, unless all may read the source. One that parts a file
-/// from its other names is like a new file, not like that.
+/// there may be one already. Nobody else may read it, unless all may read the source.
 ///
 /// # Errors
 /// As [`begin`]; EBUSY where another program copies to it.
@@ -138,9 +136,9 @@ pub(super) fn begin_part(
     place: &Place,
     sink: &Sink,
     source: &Stat,
-    (force, parts): (bool, bool),
+    force: bool,
 ) -> Result<Begun, NotBegun> {
-    begin_by(place, sink, PART_MODE, (force, !parts), |place, mode| match part(place, source)? {
+    begin_by(place, sink, PART_MODE, force, |place, mode| match part(place, source)? {
         Some((open, part)) => Ok((open, Some(Arc::new(part)), Left::Part)),
         None => make(place, mode).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing)),
     })
@@ -150,7 +148,7 @@ fn begin_by(
     place: &Place,
     sink: &Sink,
     mode: u32,
-    (force, like): (bool, bool),
+    force: bool,
     make: impl FnOnce(&Place, u32) -> Result<(OwnedFd, Option<Arc<Place>>, Left), Errno>,
 ) -> Result<Begun, NotBegun> {
     let there = match &sink.stat {
@@ -158,6 +156,7 @@ fn begin_by(
         there if sink.is_new() => there.as_ref().filter(|_| false),
         there => there.as_ref(),
     };
+    let replaces = there.is_some() || sink.replaced;
     if there.is_some() && !force {
         // Replacing needs no right to write the file; copying does.
         let (directory, name) = (&place.directory, &place.name);
@@ -167,21 +166,21 @@ fn begin_by(
         // By such a name only a directory could be made.
         return Err(Errno::NOTDIR.into());
     }
-    if there.is_none() && place.stat(Follow::No).is_ok() {
+    if !replaces && place.stat(Follow::No).is_ok() {
         // A link that leads nowhere, or somebody was faster.
         return Ok(Begun::AsItIs);
     }
     let place = held(&behind(place, sink)?)?;
     // Nobody reads by the mode of the source what the mode of the replaced file does not let them.
     let mode = if there.is_some() { PART_MODE } else { mode };
-    let (open, meanwhile, left) = make(&place, mode).map_err(|errno| match (there, errno) {
-        (Some(_), Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+    let (open, meanwhile, left) = make(&place, mode).map_err(|errno| match errno {
+        Errno::ACCESS | Errno::PERM | Errno::ROFS if replaces => {
             NotBegun { errno, folder: Some(folder_shown(&place)) }
         }
         _ => errno.into(),
     })?;
-    let (replaces, durable) = (there.is_some(), Durable::Yes);
-    let like = there.filter(|_| like).map(|stat| {
+    let durable = Durable::Yes;
+    let like = there.map(|stat| {
         // Its attributes by its name are had by way of /proc.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         Box::new((*stat, place.open(flags, 0).ok()))
@@ -192,8 +191,11 @@ fn begin_by(
 /// Symbolic links that are followed, at most: as many as the kernel follows.
 const LINKS_MAX: u32 = 40;
 
-/// The place that a symbolic link leads to.
-fn behind(place: &Place, sink: &Sink) -> Result<Place, Errno> {
+/// The place that a symbolic link leads to, or else the same place.
+///
+/// # Errors
+/// The kernel's word; ENOENT where the link does not say where that is.
+pub(super) fn behind(place: &Place, sink: &Sink) -> Result<Place, Errno> {
     if sink.link.is_none() {
         return Ok(place.clone());
     }
@@ -247,17 +249,13 @@ fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Arc<Place>>), Errno
         // File systems that cannot: NFS, FUSE, overlayfs before Linux 6.2 (EISDIR before 3.11).
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
             let mut made = None;
-            let mut unfinished = unfinished();
-            let named = link::beside(place, |beside| {
+            let named = passing::beside(place, |beside| {
                 let open = beside.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
                 // Others that look for what the dead have left see that it is none of it.
                 let _ = rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive);
                 made = Some(open);
                 Ok(())
             })?;
-            let named = Arc::new(named);
-            unfinished.retain(|(place, _)| place.strong_count() > 0);
-            unfinished.push((Arc::downgrade(&named), rustix::thread::gettid()));
             Ok((made.expect("it was made"), Some(named)))
         }
         answer => answer.map(|open| (open, None)),
@@ -309,6 +307,10 @@ fn part(place: &Place, source: &Stat) -> Result<Option<(OwnedFd, Place)>, Errno>
         };
         let stat = rustix::fs::fstat(&open)?;
         if !is_own(&stat) {
+            if is_new {
+                // By its file system every file is another's: no later run would go on with it.
+                part.remove()?;
+            }
             return Ok(None);
         }
         // Another refusal is that of a file system without locks.
@@ -344,41 +346,6 @@ fn may_be_open_to_others(open: &OwnedFd, part: &Stat, source: &Stat) -> bool {
 /// Whether it is its owner's alone, as parts are made.
 pub(super) fn is_closed(open: &OwnedFd) -> bool {
     rustix::fs::fstat(open).is_ok_and(|stat| stat.st_mode & 0o777 & !PART_MODE == 0)
-}
-
-/// Removes what has a name only until it is whole: for a program that is about to be ended. None is
-/// made after that.
-pub(super) fn remove_unfinished() {
-    let mut unfinished = unfinished();
-    for (place, maker) in unfinished.drain(..) {
-        let Some(place) = place.upgrade() else { continue };
-        // Whoever copies may have a table of open files of its own, where the number is another's.
-        let of_maker = match &place.directory {
-            Directory::Held(held) => {
-                let mut path = OsString::from(format!(
-                    "/proc/self/task/{}/fd/{}/",
-                    maker.as_raw_nonzero(),
-                    held.as_raw_fd()
-                ));
-                path.push(&place.name);
-                Some(path)
-            }
-            Directory::Working => None,
-        };
-        let removed = of_maker.is_some_and(|path| rustix::fs::unlink(path).is_ok());
-        // Without /proc, by the number: no directory of ours has another's file of that name.
-        if !removed {
-            let _ = place.remove();
-        }
-    }
-    std::mem::forget(unfinished);
-}
-
-/// The names that files have where the file system makes none without, while they are not whole, and
-/// the threads that made them.
-fn unfinished() -> MutexGuard<'static, Vec<(Weak<Place>, Pid)>> {
-    static UNFINISHED: Mutex<Vec<(Weak<Place>, Pid)>> = Mutex::new(Vec::new());
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether nobody else can have made it, nor reach it by another name.
@@ -425,16 +392,17 @@ pub(super) fn be_like(
 ) -> Result<(), Errno> {
     let (user, group) = owner(stat);
     let is_root = rustix::process::geteuid().is_root();
-    let now = rustix::fs::fstat(open)?;
-    let owned = match preserve.ownership && is_root {
-        true if same_owner(&now, stat) => Ok(()),
-        true => Err(Errno::PERM),
-        false => rustix::fs::fchown(open, user, group),
-    };
-    let owned = match owned {
-        Err(Errno::PERM | Errno::INVAL) => false,
-        Err(errno) => return Err(errno),
-        Ok(()) => true,
+    let is_given_later = preserve.ownership && is_root;
+    let owned = match is_given_later {
+        true => same_owner(&rustix::fs::fstat(open)?, stat),
+        false => match rustix::fs::fchown(open, user, group) {
+            Err(Errno::PERM | Errno::INVAL) => {
+                // At least the group, if that may be.
+                let _ = rustix::fs::fchown(open, None, group);
+                false
+            }
+            given => given.map(|()| true)?,
+        },
     };
     keep_what_writing_leaves(there, &Subject::new(there.place, Some(open.as_fd())));
     if preserve.mode {
@@ -444,7 +412,13 @@ pub(super) fn be_like(
     keep_access_list(there, &Subject::new(there.place, Some(open.as_fd())))?;
     // Bytes that are written by anybody but root take the rights of the owner away.
     let bits = if owned && is_root { 0o7777 } else { 0o777 };
-    let mode = stat.st_mode & bits;
+    let mut mode = stat.st_mode & bits;
+    if !is_given_later && rustix::fs::fstat(open)?.st_gid != stat.st_gid {
+        // What the group had is not for another: that one and all others have what both had. Of an access
+        // list, nobody whom it names has more.
+        let both = mode >> 3 & mode & 0o7;
+        mode = mode & !0o77 | both << 3 | both;
+    }
     match rustix::fs::fchmod(open, Mode::from_raw_mode(mode)) {
         // Where the file system keeps no modes, both have the same.
         Err(_) if rustix::fs::fstat(open)?.st_mode & 0o7777 == mode => Ok(()),
@@ -504,7 +478,7 @@ impl Unnamed {
             Some(meanwhile) => meanwhile.rename_to(place),
             None if !self.replaces => link_to(&by_number, place),
             None => {
-                let beside = link::beside(place, |beside| link_to(&by_number, beside))?;
+                let beside = passing::beside(place, |beside| link_to(&by_number, beside))?;
                 let renamed = beside.rename_to(place);
                 if renamed.is_err() {
                     let _ = beside.remove();

@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use rustix::fs::{Dir, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::link::{self, Replace};
 use super::options::BACKUP;
 use super::place::{Follow, Place, last_component, same_file};
 use super::settings::{Backup, Settings};
@@ -39,30 +40,54 @@ pub(super) fn suffix(option: Option<OsString>) -> OsString {
     suffix.filter(usable).unwrap_or_else(|| "~".into())
 }
 
-/// Renames what is there to the name of its backup.
+/// Whether what is put aside has its own name as well, until something else takes that.
+#[derive(Clone, Copy)]
+pub(super) enum Aside {
+    Renamed,
+    /// As far as it may have other names.
+    Linked,
+}
+
+/// Gives what is there the name of its backup.
 ///
 /// # Errors
 /// The kernel's word.
-pub(super) fn put_aside(place: &Place, settings: &Settings) -> Result<Place, Errno> {
+pub(super) fn put_aside(place: &Place, settings: &Settings, aside: Aside) -> Result<Place, Errno> {
     for _ in 0..ATTEMPTS_MAX {
         let (name, numbered) = name_for(place, settings);
         let backup = place.renamed(name);
-        let flags = if numbered { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
-        let (directory, old, new) = (&place.directory, &place.name, &backup.name);
-        let renamed = match rustix::fs::renameat_with(directory, old, directory, new, flags) {
-            // File systems that know no flags.
-            Err(Errno::INVAL | Errno::NOSYS) if numbered => {
-                rustix::fs::renameat(directory, old, directory, new)
-            }
-            answer => answer,
+        let replace = if numbered { Replace::No } else { Replace::Yes };
+        let linked = match aside {
+            Aside::Linked => link::hard(place, Follow::No, &backup, replace).map(drop),
+            Aside::Renamed => Err(Errno::OPNOTSUPP),
         };
-        match renamed {
+        let put = match linked {
+            // Not every file system has other names, nor is every user given one (fs.protected_hardlinks).
+            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS | Errno::MLINK) => {
+                renamed(place, &backup, replace)
+            }
+            linked => linked,
+        };
+        match put {
             Err(Errno::EXIST) if numbered => {}
             Err(errno) => return Err(errno),
             Ok(()) => return Ok(backup),
         }
     }
     Err(Errno::EXIST)
+}
+
+fn renamed(place: &Place, backup: &Place, replace: Replace) -> Result<(), Errno> {
+    let numbered = replace == Replace::No;
+    let flags = if numbered { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+    let (directory, old, new) = (&place.directory, &place.name, &backup.name);
+    match rustix::fs::renameat_with(directory, old, directory, new, flags) {
+        // File systems that know no flags.
+        Err(Errno::INVAL | Errno::NOSYS) if numbered => {
+            rustix::fs::renameat(directory, old, directory, new)
+        }
+        answer => answer,
+    }
 }
 
 /// The name that its backup gets.

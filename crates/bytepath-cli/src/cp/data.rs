@@ -225,8 +225,7 @@ impl<'a> Data<'a> {
             let data = match holes.data(at) {
                 Ok(Some(data)) => data,
                 Ok(None) => {
-                    let end = rustix::fs::seek(self.source, SeekFrom::End(0));
-                    let end = end.map_err(Fault::Seeking)?;
+                    let end = self.source_end()?;
                     // Nothing but a hole up to the end, unless bytes came behind it meanwhile.
                     match holes.data(at) {
                         Ok(None) => return self.extend(end),
@@ -240,7 +239,14 @@ impl<'a> Data<'a> {
             };
             self.told.sparse =
                 if sparse == Sparse::Always { "SEEK_HOLE + zeros" } else { "SEEK_HOLE" };
-            let hole = holes.hole(data).map_err(Fault::Seeking)?;
+            let hole = match holes.hole(data) {
+                // It was cut before that: what is there now is data up to its end.
+                Err(Errno::NXIO) => self.source_end()?,
+                answer => answer.map_err(Fault::Seeking)?,
+            };
+            if hole <= data {
+                return self.extend(hole);
+            }
             let end = match sparse {
                 Sparse::Always => {
                     self.stand_at(data)?;
@@ -277,6 +283,10 @@ impl<'a> Data<'a> {
         self.told.sparse = "zeros";
         let end = self.look_through(u64::MAX)?;
         self.extend(end)
+    }
+
+    fn source_end(&self) -> Result<u64, Fault> {
+        rustix::fs::seek(self.source, SeekFrom::End(0)).map_err(Fault::Seeking)
     }
 
     /// Sets both files to a place.

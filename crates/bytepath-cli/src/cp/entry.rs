@@ -96,7 +96,7 @@ impl Copier<'_> {
     }
 
     /// Whether it is a file, or is treated as one.
-    fn is_file(&self, stat: &Stat) -> bool {
+    pub(super) fn is_file(&self, stat: &Stat) -> bool {
         let as_file = self.shared.settings.special_as_file;
         kind(stat) == FileType::RegularFile || as_file && !is_link(stat) && !is_directory(stat)
     }
@@ -213,7 +213,12 @@ impl Copier<'_> {
 
     /// Gives what was put aside its name again.
     fn put_back(&self, place: &Place, backup: &Place) {
-        match backup.rename_to(place) {
+        let renamed = backup.rename_to(place);
+        if renamed.is_ok() {
+            // Renaming a name over another of the same file leaves both.
+            let _ = backup.remove();
+        }
+        match renamed {
             Err(errno) => {
                 let what = format!("cannot un-backup {}", q(&place.shown));
                 self.shared.voice.failed(what, errno);

@@ -3,6 +3,8 @@
 use bytepath_report::Outcome;
 use rustix::fs::{Access, AtFlags, FileType, Stat};
 
+use super::attributes;
+use super::backup::{self, Aside};
 use super::copier::Copier;
 use super::link::{self, Linked, Replace};
 use super::pair::{Pair, Sink, SinkIs};
@@ -13,7 +15,6 @@ use super::settings::{Backup, Existing, Make};
 use super::shared::Shared;
 use super::told::Done;
 use super::voice::q;
-use super::{attributes, backup};
 
 impl Copier<'_> {
     /// Looks at the destination, and clears the way to it; false where nothing is copied, which was noted.
@@ -46,7 +47,9 @@ impl Copier<'_> {
             Ok(()) => sink.is = SinkIs::There,
             Err(rustix::io::Errno::NOENT) => {}
             // It is removed when it cannot be opened either.
-            Err(rustix::io::Errno::LOOP) if settings.force => sink.is = SinkIs::There,
+            Err(rustix::io::Errno::LOOP) if settings.force => {
+                (sink.is, sink.replaced) = (SinkIs::There, self.replaces_at_once(stat));
+            }
             Err(errno) => {
                 let what = format!("cannot stat {}", q(&pair.sink.shown));
                 return Err(self.shared.voice.failed(what, errno));
@@ -226,6 +229,10 @@ impl Copier<'_> {
         if !removed || staged {
             return Ok(());
         }
+        if self.replaces_at_once(stat) {
+            sink.be_replaced();
+            return Ok(());
+        }
         match pair.sink.remove() {
             Ok(()) | Err(rustix::io::Errno::NOENT) => {}
             Err(errno) => {
@@ -244,15 +251,26 @@ impl Copier<'_> {
             let what = format!("backing up {to} might destroy source;  {from} not copied");
             return Err(voice.wrong(what));
         }
-        match backup::put_aside(&pair.sink, settings) {
+        let at_once = self.replaces_at_once(stat);
+        let aside = if at_once { Aside::Linked } else { Aside::Renamed };
+        match backup::put_aside(&pair.sink, settings, aside) {
             Ok(backup) => sink.backup = Some(backup),
             Err(rustix::io::Errno::NOENT) => {}
             Err(errno) => {
                 return Err(voice.failed(format!("cannot backup {}", q(&pair.sink.shown)), errno));
             }
         }
-        sink.gone();
+        match at_once {
+            true => sink.be_replaced(),
+            false => sink.gone(),
+        }
         Ok(())
+    }
+
+    /// Whether a name keeps what it has until a file that is whole takes it.
+    fn replaces_at_once(&self, stat: &Stat) -> bool {
+        let is_made = matches!(self.shared.settings.make, Make::Copy | Make::Attributes);
+        self.shared.extras.atomic && is_made && self.is_file(stat)
     }
 
     /// A symbolic link that this run made is nobody's way to a file of the next operand.

@@ -83,7 +83,7 @@ fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
     let what = format!("interrupted after {files}, {bytes}{at}: {advice}");
     shared.voice.say_last(what, &shared.tally.hands);
     let _ = shared.voice.flush();
-    super::atomic::remove_unfinished();
+    super::passing::remove_unfinished();
     // What cannot be written now is not worth another message.
     let _ = shared.voice.ledger.close(u8::try_from(BY_SIGNAL + signal).unwrap_or(u8::MAX));
     crate::metrics::ended_by(signal);

@@ -11,7 +11,7 @@ use rustix::process::{Pid, test_kill_process};
 use super::atomic::{self, PART_END};
 use super::entries::ENTRIES_BYTES;
 use super::extras::Extras;
-use super::link::BESIDE_START;
+use super::passing::BESIDE_START;
 use super::place::{Place, joined, same_file};
 
 /// Removes what killed runs left beside the place of a copy.

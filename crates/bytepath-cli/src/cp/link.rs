@@ -1,11 +1,10 @@
 //! Links that take the place of what is there, at once.
 
-use std::ffi::OsStr;
-
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use rustix::path::Arg;
 
+use super::passing;
 use super::place::{Follow, Place};
 
 /// Whether what is in the way is replaced.
@@ -21,12 +20,6 @@ pub(super) enum Linked {
     New,
     Replaced,
 }
-
-/// What such names begin with; the number of the process follows, and that of the attempt.
-pub(super) const BESIDE_START: &str = ".bytepath-";
-
-/// Attempts at a name that nobody else has.
-const ATTEMPTS_MAX: u32 = 100;
 
 /// Makes another name of a file.
 pub(super) fn hard(
@@ -69,29 +62,9 @@ fn made(
 
 /// Made beside it and renamed over it, so that there is no moment without the one or the other.
 fn replaced(make: impl Fn(&Place) -> Result<(), Errno>, place: &Place) -> Result<(), Errno> {
-    let beside = beside(place, make)?;
+    let beside = passing::beside(place, make)?;
     let renamed = beside.rename_to(place);
     // Renaming a name over another of the same file leaves both.
     let _ = beside.remove();
     renamed
-}
-
-/// A new name in the same folder, made by `make`.
-pub(super) fn beside(
-    place: &Place,
-    mut make: impl FnMut(&Place) -> Result<(), Errno>,
-) -> Result<Place, Errno> {
-    let (folder, _) = place.parent();
-    for attempt in 0..ATTEMPTS_MAX {
-        let process = rustix::process::getpid().as_raw_nonzero();
-        let name = format!("{BESIDE_START}{process}-{attempt}");
-        let name = super::place::joined(&folder, OsStr::new(&name));
-        let beside = place.renamed(name);
-        match make(&beside) {
-            Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno),
-            Ok(()) => return Ok(beside),
-        }
-    }
-    Err(Errno::EXIST)
 }

@@ -71,6 +71,8 @@ pub(super) struct Sink {
     pub(super) link: Option<Stat>,
     /// The same, where it cannot be followed.
     pub(super) leads_nowhere: Option<Stat>,
+    /// Whether the name of what was there is its own until a new file, like no other, takes it.
+    pub(super) replaced: bool,
     /// Where what was there is kept.
     pub(super) backup: Option<Place>,
     /// The directory that it is in, where that is known.
@@ -88,13 +90,20 @@ pub(super) struct Within {
 impl Sink {
     /// Of what is not there, in this directory.
     pub(super) fn new(within: Option<Within>) -> Sink {
-        Sink { is: SinkIs::New, stat: None, link: None, leads_nowhere: None, backup: None, within }
+        let (stat, link, leads_nowhere, replaced, backup) = (None, None, None, false, None);
+        Sink { is: SinkIs::New, stat, link, leads_nowhere, replaced, backup, within }
     }
 
     /// What was there was removed or renamed.
     pub(super) fn gone(&mut self) {
         let (backup, within) = (self.backup.take(), self.within);
         *self = Sink { backup, ..Sink::new(within) };
+    }
+
+    /// What is there is as good as gone: it will be replaced.
+    pub(super) fn be_replaced(&mut self) {
+        self.gone();
+        self.replaced = true;
     }
 
     pub(super) fn is_new(&self) -> bool {

@@ -188,7 +188,7 @@ impl Shared<'_> {
     fn begin_unnamed(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Option<Copy>> {
         let omitted = self.omitted(stat);
         let mode = stat.st_mode & 0o777 & !omitted;
-        let always = self.replaces_always(sink);
+        let always = self.settings.force || self.parts_names(sink);
         let begun = match self.stage {
             Some(stage) => atomic::begin_staged(&pair.sink, sink, mode, always, stage),
             None => atomic::begin(&pair.sink, sink, mode, always),
@@ -202,12 +202,6 @@ impl Shared<'_> {
             Ok(Begun::AsItIs) => Ok(None),
             Err(why) => Err(self.not_begun(pair, why)),
         }
-    }
-
-    /// Whether a file is replaced also where it may not be written: one that is parted from its other
-    /// names is.
-    pub(super) fn replaces_always(&self, sink: &Sink) -> bool {
-        self.settings.force || self.parts_names(sink)
     }
 
     /// Whether each name of the file that is there is to have a file of its own.
@@ -310,9 +304,11 @@ impl Shared<'_> {
         let flags = self.access() | OFlags::CREATE;
         let made = match place.open(flags | OFlags::EXCL, mode) {
             Err(Errno::EXIST) if place.read_link().is_ok() => {
-                if !self.settings.through_dangling {
+                let through = self.settings.through_dangling;
+                if !through || self.extras.atomic {
                     let what = "not writing through dangling symlink";
-                    return Err(self.voice.wrong(format!("{what} {}", q(&place.shown))));
+                    let cure = if through { ": leave out --atomic to do so" } else { "" };
+                    return Err(self.voice.wrong(format!("{what} {}{cure}", q(&place.shown))));
                 }
                 place.open(flags, mode)
             }

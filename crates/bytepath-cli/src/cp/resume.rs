@@ -103,6 +103,12 @@ impl Shared<'_> {
             return Ok(Resumed::Not);
         }
         self.note_anew(pair, now, sink);
+        if pair.argument
+            && sink.link.is_some()
+            && let Ok(place) = atomic::behind(&pair.sink, sink)
+        {
+            leftovers::sweep_beside(&place, self.extras);
+        }
         // Files of /proc say that they are empty.
         let bytes = length(source, now);
         if !reads_again(now) || bytes == 0 {
@@ -125,13 +131,16 @@ impl Shared<'_> {
         }
         self.say_copied_late(pair);
         if kept == Kept::Whole && is_kept {
-            if self.extras.atomic {
-                leftovers::remove_part(&pair.sink);
+            if self.extras.atomic
+                && let Ok(place) = atomic::behind(&pair.sink, sink)
+            {
+                leftovers::remove_part(&place);
             }
             self.count_kept(pair, &open, bytes, Outcome::Kept)?;
             return Ok(Resumed::Copy(self.kept_copy(open, stat, kept).into()));
         }
         if self.extras.atomic {
+            self.part_names(pair, &there, sink)?;
             return self.begin_part(pair, stat, source, sink);
         }
         self.go_on(pair, stat, (source, &open), sink, (kept, is_beginning))
@@ -177,11 +186,13 @@ impl Shared<'_> {
         self.part_names(pair, &there, sink).map(|_| Resumed::Not)
     }
 
-    /// Removes a name of a file that has others, which keep what they have; whether it was removed.
-    /// With --atomic it is replaced at the end.
+    /// Takes a name from a file that has others, which keep what they have; whether it did. With
+    /// --atomic it is replaced at the end.
     fn part_names(&self, pair: &Pair, there: &Stat, sink: &mut Sink) -> Done<bool> {
-        let parted = self.settings.preserve.links && there.st_nlink > 1 && !self.extras.atomic;
-        if parted {
+        let parted = self.settings.preserve.links && there.st_nlink > 1;
+        if parted && self.extras.atomic {
+            sink.be_replaced();
+        } else if parted {
             self.remove(&pair.sink)?;
             sink.gone();
         }
@@ -332,22 +343,23 @@ impl Shared<'_> {
             let name = q(&pair.sink.shown);
             match why.errno {
                 Errno::BUSY => {
-                    let part = q(atomic::part_name(&pair.sink.parent().1));
+                    let place = atomic::behind(&pair.sink, sink);
+                    let place = place.as_ref().unwrap_or(&pair.sink);
+                    let part = q(atomic::part_name(&place.parent().1));
                     let what = "another program is copying to it";
                     self.voice.wrong(format!("cannot go on with {name}: {what} ({part} is locked)"))
                 }
                 _ => self.not_begun(pair, why),
             }
         };
-        let (always, parts) = (self.replaces_always(sink), self.parts_names(sink));
-        let begun = atomic::begin_part(&pair.sink, sink, stat, (always, parts));
+        let begun = atomic::begin_part(&pair.sink, sink, stat, self.settings.force);
         let begun = begun.map_err(failed)?;
         let Begun::Unnamed(open, unnamed) = begun else { return Ok(Resumed::Not) };
         let kept = match all_of(&open) {
             Kept::Nothing => Kept::Nothing,
             _ => self.compare(pair, (source, &open), Why::Resume)?,
         };
-        let is_new = sink.stat.is_none() || parts;
+        let is_new = sink.stat.is_none();
         match kept {
             Kept::Whole => {
                 let bytes = length(source, stat);

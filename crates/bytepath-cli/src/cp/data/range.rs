@@ -26,7 +26,10 @@ impl Data<'_> {
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => return self.copy_between(at, end),
                 Err(errno) => return Err(Fault::Seeking(errno)),
             };
-            at = holes.hole(data).map_err(Fault::Seeking)?.min(end);
+            at = match holes.hole(data) {
+                Err(Errno::NXIO) => return whole(false),
+                hole => hole.map_err(Fault::Seeking)?.min(end),
+            };
             self.copy_between(data, at)?;
         }
         Ok(())

@@ -45,6 +45,29 @@ fn a_copy_that_lacks_data_that_has_no_blocks_yet_is_found() {
 }
 
 #[test]
+fn a_file_that_is_cut_between_two_looks_for_its_holes_is_copied_to_its_new_end() {
+    if !may_trace() {
+        return;
+    }
+    for options in ["", "--sparse=always", "--atomic"] {
+        // It is stopped behind the call that has found data, and goes on once that is gone.
+        let done = in_folder(&format!(
+            "truncate -s 100M h; \
+             printf x | dd of=h bs=1 seek=50M conv=notrunc status=none; \
+             copy() {{ strace -f -qqq -o log -e trace=lseek $* \
+               $bytepath cp --reflink=never {options} h new; }}; \
+             copy && at=$(grep -n SEEK_HOLE log | tail -1 | cut -d: -f1) && rm log; \
+             copy -e inject=lseek:signal=STOP:when=$((at - 1)) & \
+             until grep -qs 'stopped by SIGSTOP' log; do kill -0 $! || exit; done; \
+             truncate -s 10M h; kill -CONT $(grep 'stopped by SIGSTOP' log | cut -d' ' -f1); \
+             wait $!; echo $?; cmp h new && stat -c %s new"
+        ));
+        let done = (done.stdout.as_str(), done.stderr.as_str());
+        assert_eq!(done, ("0\n10485760\n", ""), "{options}");
+    }
+}
+
+#[test]
 fn blocks_that_nothing_was_written_to_stay_holes() {
     let lines = "
         for make in 'mkfs.ext4 -q -F' 'mkfs.xfs -q'; do

@@ -1,7 +1,7 @@
 //! `cp` killed after any number of bytes: under --atomic no name ever stands for half a file, and a
 //! last run with --resume makes the copy whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -114,17 +114,31 @@ fn under_atomic_every_name_is_absent_old_or_whole_whenever_it_is_killed() {
     let versions = sources.clone().map(|source| files(&source));
     let mut random = fastrand::Rng::with_seed(4);
     let (mut early, mut parts) = (0, 0);
+    let mut known = BTreeSet::new();
     for round in 0..KILLED / 2 {
+        for number in 0..LARGE {
+            // From its other names it is parted by -a.
+            let other = path(&format!("other-{number}"));
+            let _ = std::fs::remove_file(&other);
+            let _ = std::fs::hard_link(sink.join(format!("large-{number}")), other);
+        }
         let source = &sources[random.usize(..2)];
         let route = random.choice([&["--route", "read-write"][..], &[]]).expect("some");
         let resume = if round % 3 == 0 { &["--resume"][..] } else { &[] };
         let options = [&["--atomic"], route, resume].concat();
         early += u64::from(killed(&words(&options, &[source, &sink]), random.u64(1..14 << 20)));
-        for (name, bytes) in files(&sink) {
+        let there = files(&sink);
+        for name in &known {
+            assert!(there.contains_key(name), "round {round}: {name:?} was there");
+        }
+        for (name, bytes) in there {
             let own = name.file_name().expect("a name").to_string_lossy().starts_with('.');
             let whole = versions.iter().any(|files| files.get(&name) == Some(&bytes));
             parts += u64::from(own);
             assert!(own || whole, "round {round}: {name:?} has {} bytes", bytes.len());
+            if !own {
+                known.insert(name);
+            }
         }
     }
     println!("{early} killed before their end, {parts} parts met");

@@ -114,6 +114,45 @@ fn an_atomic_copy_that_is_killed_leaves_what_was_there_and_nothing_else() {
     }
 }
 
+#[test]
+fn what_an_atomic_copy_parts_or_puts_aside_has_its_name_until_the_copy_is_whole() {
+    if !may_trace() {
+        return;
+    }
+    let fault = "strace -f -qqq -o /dev/null -e trace=fsync -e inject=fsync";
+    for (options, sink, there, made) in [
+        ("-a", "c", "a c e l n", "one\n old\n"),
+        ("-a", "l", "a c e l n", "one\n old\n"),
+        ("--preserve=links", "c", "a c e l n", "one\n old\n"),
+        ("--remove-destination", "c", "a c e l n", "one\n old\n"),
+        ("--remove-destination", "l", "a c e l n", "one\n old\n"),
+        ("-b", "c", "a c c~ e l n", "one\n old\n old\n"),
+        ("-b", "l", "a c e l l~ n", "one\n old\n old\n"),
+        ("-a --backup=numbered", "c", "a c c.~1~ e l n", "one\n old\n old\n"),
+        ("-a --attributes-only -b", "c", "a c c~ e l n", " old\n old\n"),
+        ("-f", "e", "a c e l n", "one\n old\n"),
+    ] {
+        let options = format!("--atomic {options}");
+        let done = in_folder(&format!(
+            "ln c n; ln -s c l; ln -s e e; \
+             {{ {fault}:signal=KILL $bytepath cp {options} a {sink}; }} 2>/dev/null; \
+             ls -A | grep -v '~$' | tr '\\n' ' '; cat c n; readlink l e; rm -f *~; \
+             {fault}:error=EIO:when=1 $bytepath cp {options} a {sink} 2>/dev/null; echo $?; \
+             ls -A | tr '\\n' ' '; cat c n; readlink l e; \
+             $bytepath cp {options} a {sink}; echo $?; ls -A | tr '\\n' ' '; \
+             for f in {sink} n *~; do [ ! -f $f ] || (cat $f; echo -n ' '); done; stat -c %a {sink}"
+        ));
+        let as_it_was = "a c e l n old\nold\nc\ne\n";
+        let mode = done.stdout.lines().last().unwrap_or_default();
+        let wanted = format!("{as_it_was}1\n{as_it_was}0\n{there} {made}{mode}\n");
+        assert_eq!(
+            (done.stdout.as_str(), done.stderr.as_str()),
+            (&wanted[..], ""),
+            "{options} {sink}"
+        );
+    }
+}
+
 /// NFS, FUSE and others make no files without a name.
 #[test]
 fn an_atomic_copy_that_is_interrupted_leaves_nothing_where_every_file_has_a_name() {
@@ -175,6 +214,22 @@ fn whoever_copies_beside_others_leaves_no_passing_name_when_a_signal_comes() {
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("", ""));
 }
 
+#[test]
+fn a_name_on_its_way_to_another_is_removed_when_a_signal_comes() {
+    if !may_trace() {
+        return;
+    }
+    // The signal comes and ends each before anything is renamed, and strace waits as long as it said.
+    let done = in_folder(
+        "ended() { mkdir $1; cp a c $1; cd $1; strace -D -f -qqq -o /dev/null -e trace=renameat \
+           -e inject=renameat:delay_enter=5000000 $bytepath cp --atomic $2 a c 2>/dev/null & \
+           until ls .bytepath-* >/dev/null 2>&1 || ! kill -0 $!; do :; done; kill -TERM $!; \
+           wait $!; echo $? >../told-$1; ls -A >>../told-$1; cat c >>../told-$1; }; \
+         ended file '' & ended name -lf & ended link -sf & wait; cat told-*",
+    );
+    assert_eq!(done.stdout, "143\na\nc\nold\n".repeat(3), "{done:?}");
+}
+
 /// As in a file that is copied over.
 #[test]
 fn what_replaces_a_file_keeps_what_is_said_of_it_beside_its_bytes() {
@@ -190,6 +245,31 @@ fn what_replaces_a_file_keeps_what_is_said_of_it_beside_its_bytes() {
              python3 -c 'import os; print(os.getxattr(\"c\", \"user.k\"))'"
         ));
         assert_eq!(done.well().stdout, "6751 12 34\none\nb'v'\n", "{options}");
+    }
+}
+
+#[test]
+fn what_the_group_of_a_replaced_file_may_do_no_other_group_may() {
+    if !crate::program::root() || !["setpriv", "setfacl"].into_iter().all(installed) {
+        return println!("skipped: needs root, setpriv and setfacl");
+    }
+    for (owner, mode, more, kept) in [
+        // Whose owner cannot be kept has its group all the same.
+        ("3002:3050", "664", "", "3001 3050 664"),
+        ("3001:3060", "664", "", "3001 3001 644"),
+        ("3001:3060", "640", "", "3001 3001 600"),
+        ("3001:3060", "604", "", "3001 3001 600"),
+        ("3001:3060", "640", "setfacl -m u:5:rw d/f;", "3001 3001 600"),
+    ] {
+        for options in ["", "--resume"] {
+            let done = in_folder(&format!(
+                "chmod 755 .; chown 3001 a; chmod 600 a; mkdir d; chmod 777 d; echo old >d/f; \
+                 chown {owner} d/f; chmod {mode} d/f; {more} \
+                 setpriv --reuid 3001 --regid 3001 --groups 3050 $bytepath cp --atomic {options} a d/f && \
+                 stat -c '%u %g %a' d/f && cat d/f"
+            ));
+            assert_eq!(done.well().stdout, format!("{kept}\none\n"), "{owner} {mode} {more}");
+        }
     }
 }
 
@@ -394,6 +474,14 @@ fn what_cannot_be_verified_or_replaced_is_refused_before_anything_is_written() {
         let (code, left) = ("1\nas ever\n", done.stderr.starts_with(told));
         assert!(done.stdout == code && left, "{words}: {done:?}");
     }
+    // What a link that leads nowhere names would be written as it appears.
+    let done = in_folder(
+        "ln -s nowhere l; export POSIXLY_CORRECT=1; for how in --atomic '--atomic --resume' ''; do \
+         $bytepath cp $how a l; echo $?; ls -A | tr '\\n' ' '; done",
+    );
+    let told = "cp: not writing through dangling symlink 'l': leave out --atomic to do so\n";
+    assert_eq!(done.stdout, "1\na c l 1\na c l 0\na c l nowhere ", "{done:?}");
+    assert_eq!(done.stderr, told.repeat(2));
     // Nor is what is there taken away.
     let done = in_folder(
         "mkfifo f && echo old >new && $bytepath cp --verify --remove-destination f new; cat new",

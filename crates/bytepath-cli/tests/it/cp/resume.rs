@@ -248,6 +248,19 @@ fn parts_of_others_are_left_alone() {
     }
 }
 
+/// As on vfat for whoever is not the user of the mount, and on NFS for root.
+#[test]
+fn where_what_is_made_is_anothers_no_part_is_left() {
+    if !may_trace() {
+        return;
+    }
+    let done = in_folder(
+        "strace -f -qqq -o /dev/null -e trace=geteuid -e inject=geteuid:retval=1234 \
+         $bytepath cp --atomic --resume large c && cmp large c; ls -A",
+    );
+    assert_eq!(done.well().stdout, "c\nlarge\npart\n");
+}
+
 #[test]
 fn a_part_that_another_user_may_have_open_is_not_copied_to() {
     if !root() {
@@ -353,6 +366,25 @@ fn what_killed_runs_left_is_removed() {
     );
     let wanted = "t/.bytepath-me-0\nt/.bytepath-me\nt/d/.bytepath-me-0\nt/d/.bytepath-me\nt/d/x\n";
     assert_eq!(done.well().stdout, wanted);
+}
+
+#[test]
+fn what_is_left_beside_a_file_behind_a_link_is_removed() {
+    for options in ["", "--atomic"] {
+        let done = in_folder(&format!(
+            "dead=$(sh -c 'echo $$'); mkdir d; cp large d/real; ln -s d/real link; \
+             echo half >d/.bytepath-$dead-0; mv part d/.real.bytepath-part; \
+             chmod 600 d/.real.bytepath-part; $bytepath cp {options} --resume large link && \
+             cmp large d/real && ls -A . d"
+        ));
+        assert_eq!(done.well().stdout, ".:\nd\nlarge\nlink\n\nd:\nreal\n", "{options}");
+    }
+    let done = in_folder(
+        "mkdir d; echo old >d/real; ln -s d/real link; exec 9>d/.real.bytepath-part; flock 9; \
+         $bytepath cp --atomic --resume large link; cat d/real",
+    );
+    let told = "cp: cannot go on with 'link': another program is copying to it ('.real.bytepath-part' is locked)\n";
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("old\n", told));
 }
 
 #[test]

@@ -372,6 +372,40 @@ fn what_was_copied_of_a_range_before_it_failed_is_brought_to_the_device() {
 }
 
 #[test]
+fn what_has_the_name_of_a_large_file_that_is_gone_from_the_stage_is_not_taken_for_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(prepared(folder.path()));
+    let mut piece = Piece::after("", folder.path(), "two", &["-a", "--reflink=never"]);
+    let copy = folder.path().join("to/large");
+    fs::write(&copy, vec![0; 2 << 20]).expect("room");
+    let of = begun(folder.path(), &mut piece, 1);
+    let range = part(&of, "range", json!({ "a": 0, "z": 1 << 20, "w": 0.5 }));
+    let end = part(&of, "end", json!({ "size": 1 << 20, "w": 0.0 }));
+    assert_eq!(piece.ask(json!([range]))["bytes"], json!(1 << 20));
+    // As a crash leaves it before any of it was on the device.
+    let staged = folder.path().join("to/run/stage-0").join(of["s"].as_str().expect("a name"));
+    let lost = folder.path().join("lost");
+    fs::rename(&staged, &lost).expect("it was begun");
+    for (item, weight) in [(&range, 0.5), (&end, 0.0)] {
+        let answer = piece.ask(json!([item]));
+        assert_eq!(answer["again"], json!([{ "k": 1, "w": weight }]), "{answer}");
+        let none = (&answer["files"], &answer["w"], &answer["failed"]);
+        assert_eq!(none, (&json!(0), &json!(0.0), &json!([])), "{answer}");
+    }
+    assert!(fs::read(&copy).expect("a file") == vec![0; 2 << 20]);
+    // Once it has its name, whoever comes late finds that.
+    fs::rename(&lost, &staged).expect("it is there");
+    for _ in 0..2 {
+        assert_eq!(piece.ask(json!([end]))["files"], 1);
+    }
+    assert_eq!(piece.ask(json!([range]))["again"], json!([]));
+    assert!(
+        fs::read(&copy).expect("a file")
+            == fs::read(folder.path().join("from/large")).expect("a file")
+    );
+}
+
+#[test]
 fn a_directory_of_another_file_system_has_its_share_of_the_work() {
     let device = |path| fs::metadata(path).ok().map(|found| found.dev());
     let (Some(outer), Some(inner)) = (device("/dev"), device("/dev/shm")) else {

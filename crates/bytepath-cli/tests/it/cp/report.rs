@@ -163,6 +163,26 @@ fn what_went_wrong_is_in_the_document() {
     );
 }
 
+#[test]
+fn lines_that_cannot_be_written_take_no_document_along() {
+    let done =
+        in_folder("$bytepath cp --json said --json-files /dev/full large c; echo $? >&2; cat said");
+    let told = document(&done.stdout);
+    let message = "cannot write the lines of --json-files: No space left on device (os error 28)";
+    assert_eq!(done.stderr, format!("cp: {message}\n1\n"));
+    assert_eq!((told.files, told.bytes, told.exit), (1, 8 << 20, 1), "{told:?}");
+    assert_eq!(told.errors.iter().map(|error| &error.message).collect::<Vec<_>>(), [message]);
+    // A reader who left had enough of them.
+    let done = in_folder(
+        "mkfifo p && exec 8<>p 9>p 8>&- && $bytepath cp --json said --json-files - large c >&9; \
+         echo $? >&2; cat said",
+    );
+    let told = document(&done.stdout);
+    assert_eq!(done.stderr, "0\n");
+    assert_eq!((told.files, told.bytes, told.exit), (1, 8 << 20, 0), "{told:?}");
+    assert!(told.errors.is_empty(), "{told:?}");
+}
+
 /// Some file systems (NFS, those with quotas) say only when a file is brought to the device, or closed, that
 /// its bytes are lost.
 #[test]

@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
@@ -403,6 +404,35 @@ fn what_has_the_name_of_a_large_file_that_is_gone_from_the_stage_is_not_taken_fo
         fs::read(&copy).expect("a file")
             == fs::read(folder.path().join("from/large")).expect("a file")
     );
+}
+
+#[test]
+fn a_list_of_directories_is_gone_through_to_its_end_however_long_a_path_in_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut piece = prepared(folder.path());
+    fs::create_dir(folder.path().join("to/d")).expect("a folder");
+    let open = fs::File::open(folder.path().join("from/d")).expect("a folder");
+    open.set_modified(UNIX_EPOCH + Duration::from_secs(1000)).expect("its time");
+    let list = folder.path().join("to/run/lists/one");
+    // It is gone from the source by now, and nothing is to be done for it.
+    let gone = ["gone"; 300_000].join("/");
+    fs::write(&list, [&gone, "d", &gone, ""].join("\0")).expect("room");
+    let (mut left, mut others) = (vec![json!({ "do": "attributes", "l": "one", "a": 0 })], 0);
+    while let Some(next) = left.pop() {
+        let answer = piece.ask(json!([next]));
+        assert_eq!(answer["failed"], json!([]));
+        left.extend(answer["rest"].as_array().expect("a list").clone());
+        others += answer["others"].as_u64().expect("a number");
+    }
+    assert_eq!(others, 1);
+    assert_eq!(fs::metadata(folder.path().join("to/d")).expect("a folder").mtime(), 1000);
+    // One that ends within a path is not whole.
+    fs::write(&list, [&gone, "d", "d"].join("\0")).expect("room");
+    let mut answer = json!({ "rest": [{ "do": "attributes", "l": "one", "a": 0 }] });
+    while answer["rest"] != json!([]) {
+        answer = piece.ask(answer["rest"].clone());
+    }
+    assert_eq!(answer["failed"][0]["item"]["a"], gone.len() + "\0d\0".len(), "{answer}");
 }
 
 #[test]

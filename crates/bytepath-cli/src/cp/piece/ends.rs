@@ -221,7 +221,7 @@ impl Work<'_> {
                 break;
             }
         }
-        if at > 0 && (at < bytes.len() || bytes.len() as u64 == LIST_BYTES) {
+        if at < bytes.len() || bytes.len() as u64 >= LIST_BYTES {
             self.answer.rest.push(Item::Attributes { l, a: a + at as u64 });
         }
     }

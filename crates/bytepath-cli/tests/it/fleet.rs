@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
+use rustix::fs::XattrFlags;
 use serde_json::{Value, json};
 
 use crate::calls::may_trace;
-use crate::program::{BYTEPATH, bytepath, run, until};
+use crate::program::{BYTEPATH, bytepath, run, shell, until};
 
 fn script(folder: &Path, text: &str) -> std::path::PathBuf {
     let path = folder.join("python3");
@@ -433,6 +434,37 @@ fn a_list_of_directories_is_gone_through_to_its_end_however_long_a_path_in_it_is
         answer = piece.ask(answer["rest"].clone());
     }
     assert_eq!(answer["failed"][0]["item"]["a"], gone.len() + "\0d\0".len(), "{answer}");
+}
+
+/// Its kernel is told to run SELinux, by which alone contexts are kept by name.
+#[test]
+fn directories_get_their_contexts_also_where_nothing_else_is_kept() {
+    const CONTEXT: &str = "security.selinux";
+    let poked = "-e inject=statfs:retval=0:poke_exit=@arg2=8cff7cf900000000";
+    if !may_trace() {
+        return;
+    }
+    if shell(&format!("strace -o /dev/null {poked} true")).status.code() != Some(0) {
+        return println!("skipped: this strace cannot change what a call answers");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(prepared(folder.path()));
+    let set = XattrFlags::empty();
+    if rustix::fs::setxattr(folder.path().join("from/d"), CONTEXT, b"some", set).is_err() {
+        return println!("skipped: contexts cannot be set here");
+    }
+    let trace = format!(
+        "set -- -D -qqq -o /dev/null -P /sys/fs/selinux -e trace=statfs {poked} \"$0\" \"$@\"\n\
+         exec strace \"$@\""
+    );
+    let mut piece = Piece::after(&trace, folder.path(), "two", &["-r", "--preserve=context"]);
+    let answer = piece.ask(json!([{ "do": "tree", "d": "", "w": 1.0 }]));
+    let list = &answer["attributes"][0];
+    let answer = piece.ask(json!([{ "do": "attributes", "l": list, "a": 0 }]));
+    assert_eq!((&answer["failed"], &answer["others"]), (&json!([]), &json!(1)), "{answer}");
+    let mut kept = [0; 100];
+    let bytes = rustix::fs::getxattr(folder.path().join("to/d"), CONTEXT, &mut kept);
+    assert_eq!(&kept[..bytes.expect("it has one")], b"some");
 }
 
 #[test]

@@ -148,6 +148,10 @@ fn what_went_wrong_is_in_the_document() {
     let names =
         [&error.source, &error.destination].map(|name| name.as_ref().expect("it is of one"));
     assert_eq!(names.map(|name| name.name.as_str()), ["missing", "d/missing"]);
+    let done = in_folder("$bytepath cp --json - --parents large new");
+    let told = document(&done.stdout);
+    assert_eq!((told.exit, told.errors.len()), (1, 1), "{told:?}");
+    assert!(done.stderr.starts_with(&format!("cp: {}\n", told.errors[0].message)), "{done:?}");
     for (words, told) in [
         ("--json - -v large c", "--json and --verbose, not both"),
         ("--json - --json-files - large c", "--json and --json-files, not both"),

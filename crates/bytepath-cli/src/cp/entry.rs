@@ -252,6 +252,8 @@ impl Copier<'_> {
     }
 
     fn regular(&mut self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Made> {
+        // It may have been left out by another name.
+        self.shared.tally.total.skipped.take_out(identity(stat));
         self.shared.hand.take(&pair.source.shown);
         let done = self.shared.regular(pair, stat, sink);
         self.shared.hand.put_down();

@@ -110,7 +110,7 @@ impl Copier<'_> {
             return Ok(false);
         }
         if nothing {
-            self.shared.skipped(pair, stat);
+            self.skipped(pair, stat);
             return Ok(false);
         }
         self.check_kinds(pair, stat, &there)?;
@@ -142,9 +142,17 @@ impl Copier<'_> {
         };
         if !replaces {
             self.shared.say_skipped(pair);
-            self.shared.skipped(pair, stat);
+            self.skipped(pair, stat);
         }
         Ok(replaces)
+    }
+
+    /// Notes that a source is not copied by this name. A file that was by another is counted there.
+    fn skipped(&self, pair: &Pair, stat: &Stat) {
+        match self.seen.earlier(identity(stat)) {
+            Some(_) => self.shared.voice.ledger.outcome(Outcome::Skipped),
+            None => self.shared.skipped(pair, stat),
+        }
     }
 
     /// A destination that is not copied to still has its place among those that are one file.

@@ -4,7 +4,7 @@
 //! it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use bytepath_report::numbers;
@@ -30,6 +30,8 @@ pub(super) struct Interrupts {
     came: Arc<AtomicUsize>,
     /// Whether it is being told how far it came: should nobody read that, the next signal ends it.
     ending: Arc<AtomicBool>,
+    /// Whether all was gone through: each ends it at once, as nobody looks for one any more.
+    over: Arc<AtomicBool>,
 }
 
 /// How far it is.
@@ -50,7 +52,9 @@ impl Interrupts {
             let number = signal.unsigned_abs() as usize;
             // What is registered first is done first.
             let caught = ending::by_signal_while(signal, self.ending.clone())
-                .and_then(|()| register_usize(signal, self.came.clone(), number));
+                .and_then(|()| register_usize(signal, self.came.clone(), number))
+                // One that comes while this is set is seen by the last look, or ends it here.
+                .and_then(|_| ending::by_signal_while(signal, self.over.clone()));
             if caught.is_ok() {
                 crate::metrics::answers(&[signal]);
             }
@@ -61,11 +65,17 @@ impl Interrupts {
 
     /// Where one came, tells how far it came, and ends the program.
     pub(super) fn heed(&self, shared: &Shared<'_>, reached: Reached) {
-        let came = i32::try_from(self.came.load(Relaxed)).ok().filter(|signal| *signal != 0);
+        let came = i32::try_from(self.came.load(SeqCst)).ok().filter(|signal| *signal != 0);
         if let Some(signal) = came {
             self.ending.store(true, Relaxed);
             end(shared, signal, reached);
         }
+    }
+
+    /// Looks for the last time: all was gone through.
+    pub(super) fn heed_last(&self, shared: &Shared<'_>) {
+        self.over.store(true, SeqCst);
+        self.heed(shared, Reached::End);
     }
 }
 

@@ -26,6 +26,7 @@ use super::told::{Done, Weight};
 use super::turns::{self, Turn};
 use crate::close::closed_well;
 use crate::output::{self, Output};
+use crate::said;
 
 /// Messages that are kept, unless it is said how many.
 const ERRORS_MAX: u64 = 1000;
@@ -329,26 +330,38 @@ impl Ledger {
     /// Writes what is to be written at the end.
     pub(super) fn close(&self, exit: u8) -> anyhow::Result<()> {
         let Some(kept) = &self.kept else { return Ok(()) };
-        if let Some(lines) = &kept.lines {
-            let mut lines = lines.lock().expect("nobody panics holding it");
-            lines.write_all(&kept.unwritten);
-            lines.close()?;
-        }
-        let document = kept.document.lock().expect("nobody panics holding it").take();
-        let Some(document) = document else { return Ok(()) };
-        if let Some(path) = kept.absent.as_deref().filter(|path| path.exists()) {
-            bail!("--json: {} was made meanwhile, and is left as it is", path.display());
-        }
-        let errors = std::mem::take(&mut *kept.errors.lock().expect("nobody panics holding it"));
-        let mut sum = kept.sum.lock().expect("nobody panics holding it");
-        (sum.seconds, sum.exit) = (kept.began.elapsed().as_secs_f64(), exit);
-        sum.errors_left_out = kept.told.load(Relaxed) - errors.len() as u64;
-        sum.errors = errors.into_values().collect();
-        document.write(bytepath_report::json(&*sum)?.as_bytes())
+        let written = kept.close_lines();
+        let exit = exit.max(u8::from(written.is_err()));
+        written.and(kept.write_document(exit))
     }
 }
 
 impl Keeping {
+    fn close_lines(&self) -> anyhow::Result<()> {
+        let Some(lines) = &self.lines else { return Ok(()) };
+        let mut lines = lines.lock().expect("nobody panics holding it");
+        lines.write_all(&self.unwritten);
+        let written = said::printed(lines.close());
+        if let Err(error) = &written {
+            self.add_error(CopyError { message: format!("{error:#}"), ..CopyError::default() });
+        }
+        written
+    }
+
+    fn write_document(&self, exit: u8) -> anyhow::Result<()> {
+        let document = self.document.lock().expect("nobody panics holding it").take();
+        let Some(document) = document else { return Ok(()) };
+        if let Some(path) = self.absent.as_deref().filter(|path| path.exists()) {
+            bail!("--json: {} was made meanwhile, and is left as it is", path.display());
+        }
+        let errors = std::mem::take(&mut *self.errors.lock().expect("nobody panics holding it"));
+        let mut sum = self.sum.lock().expect("nobody panics holding it");
+        (sum.seconds, sum.exit) = (self.began.elapsed().as_secs_f64(), exit);
+        sum.errors_left_out = self.told.load(Relaxed) - errors.len() as u64;
+        sum.errors = errors.into_values().collect();
+        document.write(bytepath_report::json(&*sum)?.as_bytes())
+    }
+
     fn add_error(&self, error: CopyError) {
         let told = self.told.fetch_add(1, Relaxed);
         let mut errors = self.errors.lock().expect("nobody panics holding it");

@@ -32,7 +32,7 @@ use super::quick;
 use super::settings::{Backup, Settings};
 use super::shared::Shared;
 use super::tally::{Holes, Tally};
-use super::told::{Done, Told, Weight};
+use super::told::{Done, Told};
 use super::turns;
 use super::voice::{Voice, q};
 use crate::closed;
@@ -121,10 +121,6 @@ enum Target {
 
 /// Finds out where the sources go, or how to end at once.
 fn target(settings: &Settings, files: &[OsString], voice: &Voice<'_>) -> Result<Target, ExitCode> {
-    let misused = |what: &str| {
-        voice.ledger.said(what, None, Weight::Failure);
-        voice.called.misused(what.as_bytes(), WRONG_USAGE)
-    };
     let plain = |what: String| {
         voice.wrong(what);
         ExitCode::from(WRONG_USAGE)
@@ -134,9 +130,11 @@ fn target(settings: &Settings, files: &[OsString], voice: &Voice<'_>) -> Result<
         ExitCode::from(WRONG_USAGE)
     };
     match (files, &settings.target_directory) {
-        ([], _) => return Err(misused("missing file operand")),
+        ([], _) => return Err(voice.misused("missing file operand")),
         ([one], None) => {
-            return Err(misused(&format!("missing destination file operand after {}", q(one))));
+            return Err(
+                voice.misused(&format!("missing destination file operand after {}", q(one)))
+            );
         }
         _ => {}
     }
@@ -144,7 +142,9 @@ fn target(settings: &Settings, files: &[OsString], voice: &Voice<'_>) -> Result<
         (true, Some(_)) => Err(plain(
             "cannot combine --target-directory (-t) and --no-target-directory (-T)".into(),
         )),
-        (true, None) if files.len() > 2 => Err(misused(&format!("extra operand {}", q(&files[2])))),
+        (true, None) if files.len() > 2 => {
+            Err(voice.misused(&format!("extra operand {}", q(&files[2]))))
+        }
         (true, None) => Ok(Target::File(SinkIs::Unknown)),
         (false, Some(name)) => match open_directory(name) {
             Ok(open) => Ok(Target::Directory { name: name.clone(), open, sources: files.len() }),
@@ -438,8 +438,7 @@ impl Copier<'_> {
     fn copy_one_to(&mut self, source: &OsStr, name: &OsStr, sink_is: SinkIs) {
         let settings = self.shared.settings;
         if settings.parents {
-            let what = b"with --parents, the destination must be a directory";
-            self.shared.voice.called.misused(what, WRONG_USAGE);
+            self.shared.voice.misused("with --parents, the destination must be a directory");
             return self.shared.voice.note(Err(Told));
         }
         let mut sink = Place::operand(name).shortened();

@@ -69,7 +69,6 @@ pub(super) fn watched(
         total.over.store(true, Relaxed);
         drop(watching);
     });
-    interrupts.heed(shared, Reached::End);
 }
 
 fn watch(
@@ -115,7 +114,8 @@ fn watch(
             lines.draw(&text, !draws || ended);
         }
         if ended {
-            return;
+            // The counting may take longer, and so may whoever reads what was held back.
+            return interrupts.heed_last(shared);
         }
     }
 }

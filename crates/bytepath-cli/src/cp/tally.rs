@@ -1,10 +1,10 @@
 //! What was copied so far, and what there is to copy: counted by every thread, read by whoever has to
 //! say how far it is.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
@@ -190,8 +190,8 @@ pub(super) struct Sum {
     bytes: AtomicU64,
     /// Nobody knows how much will come of one: a FIFO or a terminal.
     is_endless: AtomicBool,
-    /// Files that may have more names, of which the first is copied and the others are linked.
-    named: Mutex<BTreeSet<Identity>>,
+    /// Files that may have more names, of which the first is copied and the others are linked; with their bytes.
+    named: Mutex<BTreeMap<Identity, u64>>,
 }
 
 impl Sum {
@@ -208,21 +208,35 @@ impl Sum {
         open: impl FnOnce() -> Result<OwnedFd, Errno>,
     ) {
         let linked = settings.preserve.links && (stat.st_nlink > 1 || settings.follows(named));
-        let known = || self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_read(stat, settings) || linked && !known().insert(identity(stat)) {
+        let is_known = || self.named().contains_key(&identity(stat));
+        if !is_read(stat, settings) || linked && is_known() {
             return;
         }
+        let bytes = match kind(stat) {
+            FileType::RegularFile => bytes_to_copy(stat, (settings, holes), open),
+            FileType::BlockDevice => open().map_or(0, |device| length(&device, stat)),
+            _ => {
+                self.is_endless.store(true, Relaxed);
+                0
+            }
+        };
         self.files.fetch_add(1, Relaxed);
-        match kind(stat) {
-            FileType::RegularFile => {
-                self.bytes.fetch_add(bytes_to_copy(stat, (settings, holes), open), Relaxed);
-            }
-            FileType::BlockDevice => {
-                let bytes = open().map_or(0, |device| length(&device, stat));
-                self.bytes.fetch_add(bytes, Relaxed);
-            }
-            _ => self.is_endless.store(true, Relaxed),
+        self.bytes.fetch_add(bytes, Relaxed);
+        if linked {
+            self.named().insert(identity(stat), bytes);
         }
+    }
+
+    /// Takes a file out again that was added by another of its names.
+    pub(super) fn take_out(&self, file: Identity) {
+        if let Some(bytes) = self.named().remove(&file) {
+            self.files.fetch_sub(1, Relaxed);
+            self.bytes.fetch_sub(bytes, Relaxed);
+        }
+    }
+
+    fn named(&self) -> MutexGuard<'_, BTreeMap<Identity, u64>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

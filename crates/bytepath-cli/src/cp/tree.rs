@@ -69,7 +69,7 @@ impl Copier<'_> {
         if self.shared.settings.one_file_system && crosses {
             let source = self.open_source(pair, stat).ok();
             if let Some(source) = &source {
-                self.reopen_above(source, &open);
+                self.reopen_above(Some(source), Some(&open));
             }
             let source = source.as_deref();
             return self.shared.finish_directory(pair, stat, sink, (&open, &target), source);
@@ -208,11 +208,14 @@ impl Copier<'_> {
             read.and_then(|entries| self.entries(&pair, &Arc::new(entries), depth, sink_is));
         let level = self.levels.pop().expect("it was pushed");
         let end = level.way.end();
-        let (Some(source), Some(open)) = (level.source.open, level.sink.open) else {
-            // That it could not be returned to was told of.
-            return Err(super::told::Told);
+        let (source, open) = (level.source.open, level.sink.open);
+        self.reopen_above(source.as_deref(), open.as_deref());
+        let lost = if source.is_none() { &pair.source } else { &pair.sink };
+        let (Some(source), Some(open)) = (source, open) else {
+            self.stand_at(end);
+            let what = format!("cannot access {}", q(&lost.shown));
+            return Err(self.shared.voice.failed(what, Errno::STALE));
         };
-        self.reopen_above(&source, &open);
         if self.has_put_off() && self.puts_off() {
             let sink = Sink { backup: None, ..*sink };
             let has_failed = self.shared.voice.ledger.comes_later();
@@ -253,8 +256,8 @@ impl Copier<'_> {
         while next < entries.len() {
             let level = &self.levels[depth];
             let (Some(source), Some(sink)) = (&level.source.open, &level.sink.open) else {
-                let what = format!("cannot access {}", q(&pair.source.shown));
-                return Err(self.shared.voice.failed(what, Errno::STALE));
+                // Whoever began it tells.
+                break;
             };
             let (files, known) = self.look_ahead(entries, next, (source, sink), sink_is);
             if files > 0 {
@@ -382,11 +385,11 @@ impl Copier<'_> {
     }
 
     /// Opens the level above anew, where it was closed.
-    fn reopen_above(&mut self, source: &OwnedFd, sink: &OwnedFd) {
+    fn reopen_above(&mut self, source: Option<&OwnedFd>, sink: Option<&OwnedFd>) {
         let Some(above) = self.levels.last_mut() else { return };
         for (end, below) in [(&mut above.source, source), (&mut above.sink, sink)] {
             if end.open.is_none() {
-                end.open = parent_of(below, end.inode);
+                end.open = below.and_then(|below| parent_of(below, end.inode));
             }
         }
     }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Read, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::hand::Hand;
 use super::ledger::Ledger;
+use super::options::WRONG_USAGE;
 use super::told::{Done, Told, Weight};
 use super::turns::{self, Now, Turn, Unsaid};
 use crate::classic::Called;
@@ -115,6 +117,12 @@ impl<'a> Voice<'a> {
             Weight::Failure => Err(Told),
             Weight::Warning => Ok(()),
         }
+    }
+
+    /// Says what is wrong with the arguments, and where to look.
+    pub(super) fn misused(&self, what: &str) -> ExitCode {
+        self.ledger.said(what, None, Weight::Failure);
+        self.called.misused(what.as_bytes(), WRONG_USAGE)
     }
 
     fn say(&self, what: impl std::fmt::Display, errno: Option<Errno>, weight: Weight) {

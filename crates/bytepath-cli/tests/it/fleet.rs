@@ -6,11 +6,13 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
 
+use rustix::fs::XattrFlags;
 use serde_json::{Value, json};
 
 use crate::calls::may_trace;
-use crate::program::{BYTEPATH, bytepath, run, until};
+use crate::program::{BYTEPATH, bytepath, run, shell, until};
 
 fn script(folder: &Path, text: &str) -> std::path::PathBuf {
     let path = folder.join("python3");
@@ -369,6 +371,100 @@ fn what_was_copied_of_a_range_before_it_failed_is_brought_to_the_device() {
         let read = |name: &str| fs::read(folder.path().join(name)).expect("a file");
         assert!(read("from/large") == read("to/large"));
     }
+}
+
+#[test]
+fn what_has_the_name_of_a_large_file_that_is_gone_from_the_stage_is_not_taken_for_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(prepared(folder.path()));
+    let mut piece = Piece::after("", folder.path(), "two", &["-a", "--reflink=never"]);
+    let copy = folder.path().join("to/large");
+    fs::write(&copy, vec![0; 2 << 20]).expect("room");
+    let of = begun(folder.path(), &mut piece, 1);
+    let range = part(&of, "range", json!({ "a": 0, "z": 1 << 20, "w": 0.5 }));
+    let end = part(&of, "end", json!({ "size": 1 << 20, "w": 0.0 }));
+    assert_eq!(piece.ask(json!([range]))["bytes"], json!(1 << 20));
+    // As a crash leaves it before any of it was on the device.
+    let staged = folder.path().join("to/run/stage-0").join(of["s"].as_str().expect("a name"));
+    let lost = folder.path().join("lost");
+    fs::rename(&staged, &lost).expect("it was begun");
+    for (item, weight) in [(&range, 0.5), (&end, 0.0)] {
+        let answer = piece.ask(json!([item]));
+        assert_eq!(answer["again"], json!([{ "k": 1, "w": weight }]), "{answer}");
+        let none = (&answer["files"], &answer["w"], &answer["failed"]);
+        assert_eq!(none, (&json!(0), &json!(0.0), &json!([])), "{answer}");
+    }
+    assert!(fs::read(&copy).expect("a file") == vec![0; 2 << 20]);
+    // Once it has its name, whoever comes late finds that.
+    fs::rename(&lost, &staged).expect("it is there");
+    for _ in 0..2 {
+        assert_eq!(piece.ask(json!([end]))["files"], 1);
+    }
+    assert_eq!(piece.ask(json!([range]))["again"], json!([]));
+    assert!(
+        fs::read(&copy).expect("a file")
+            == fs::read(folder.path().join("from/large")).expect("a file")
+    );
+}
+
+#[test]
+fn a_list_of_directories_is_gone_through_to_its_end_however_long_a_path_in_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut piece = prepared(folder.path());
+    fs::create_dir(folder.path().join("to/d")).expect("a folder");
+    let open = fs::File::open(folder.path().join("from/d")).expect("a folder");
+    open.set_modified(UNIX_EPOCH + Duration::from_secs(1000)).expect("its time");
+    let list = folder.path().join("to/run/lists/one");
+    // It is gone from the source by now, and nothing is to be done for it.
+    let gone = ["gone"; 300_000].join("/");
+    fs::write(&list, [&gone, "d", &gone, ""].join("\0")).expect("room");
+    let (mut left, mut others) = (vec![json!({ "do": "attributes", "l": "one", "a": 0 })], 0);
+    while let Some(next) = left.pop() {
+        let answer = piece.ask(json!([next]));
+        assert_eq!(answer["failed"], json!([]));
+        left.extend(answer["rest"].as_array().expect("a list").clone());
+        others += answer["others"].as_u64().expect("a number");
+    }
+    assert_eq!(others, 1);
+    assert_eq!(fs::metadata(folder.path().join("to/d")).expect("a folder").mtime(), 1000);
+    // One that ends within a path is not whole.
+    fs::write(&list, [&gone, "d", "d"].join("\0")).expect("room");
+    let mut answer = json!({ "rest": [{ "do": "attributes", "l": "one", "a": 0 }] });
+    while answer["rest"] != json!([]) {
+        answer = piece.ask(answer["rest"].clone());
+    }
+    assert_eq!(answer["failed"][0]["item"]["a"], gone.len() + "\0d\0".len(), "{answer}");
+}
+
+/// Its kernel is told to run SELinux, by which alone contexts are kept by name.
+#[test]
+fn directories_get_their_contexts_also_where_nothing_else_is_kept() {
+    const CONTEXT: &str = "security.selinux";
+    let poked = "-e inject=statfs:retval=0:poke_exit=@arg2=8cff7cf900000000";
+    if !may_trace() {
+        return;
+    }
+    if shell(&format!("strace -o /dev/null {poked} true")).status.code() != Some(0) {
+        return println!("skipped: this strace cannot change what a call answers");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(prepared(folder.path()));
+    let set = XattrFlags::empty();
+    if rustix::fs::setxattr(folder.path().join("from/d"), CONTEXT, b"some", set).is_err() {
+        return println!("skipped: contexts cannot be set here");
+    }
+    let trace = format!(
+        "set -- -D -qqq -o /dev/null -P /sys/fs/selinux -e trace=statfs {poked} \"$0\" \"$@\"\n\
+         exec strace \"$@\""
+    );
+    let mut piece = Piece::after(&trace, folder.path(), "two", &["-r", "--preserve=context"]);
+    let answer = piece.ask(json!([{ "do": "tree", "d": "", "w": 1.0 }]));
+    let list = &answer["attributes"][0];
+    let answer = piece.ask(json!([{ "do": "attributes", "l": list, "a": 0 }]));
+    assert_eq!((&answer["failed"], &answer["others"]), (&json!([]), &json!(1)), "{answer}");
+    let mut kept = [0; 100];
+    let bytes = rustix::fs::getxattr(folder.path().join("to/d"), CONTEXT, &mut kept);
+    assert_eq!(&kept[..bytes.expect("it has one")], b"some");
 }
 
 #[test]

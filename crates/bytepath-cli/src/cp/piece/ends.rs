@@ -159,7 +159,8 @@ impl Work<'_> {
     pub(super) fn note_attributes(&mut self, path: &Name, stat: &Stat) {
         let preserve = &self.shared.settings.preserve;
         let set = preserve.mode || preserve.default_mode;
-        let kept = set || preserve.timestamps || preserve.ownership || preserve.xattr;
+        let owned = preserve.timestamps || preserve.ownership;
+        let kept = set || owned || preserve.xattr || preserve.context;
         if stat.st_mode & 0o700 != 0o700 {
             self.answer.closed.push(path.clone());
         } else if kept && !path.0.is_empty() {
@@ -221,7 +222,7 @@ impl Work<'_> {
                 break;
             }
         }
-        if at > 0 && (at < bytes.len() || bytes.len() as u64 == LIST_BYTES) {
+        if at < bytes.len() || bytes.len() as u64 >= LIST_BYTES {
             self.answer.rest.push(Item::Attributes { l, a: a + at as u64 });
         }
     }

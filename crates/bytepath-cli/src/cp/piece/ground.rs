@@ -2,7 +2,7 @@
 //! destination that is there as long as the work: stages, and lists of names too long to be sent.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(super) struct Ground {
     made: std::cell::Cell<u64>,
 }
 
-/// Bytes of a list that are read at once, where no end is known.
+/// Bytes of a list that are read at once, where no end is known; more where no name ends in them.
 pub(super) const LIST_BYTES: u64 = 1 << 20;
 
 /// Where lists lie, in the directory for the work.
@@ -130,11 +130,11 @@ impl Ground {
         Ok(name)
     }
 
-    /// A list's bytes from one place to another, or to its end.
+    /// A list's bytes from one place to another, or the first of those up to its end, with one whole name at least.
     ///
     /// # Errors
-    /// Besides those of reading: it is no file, does not reach so far, or has nothing, as after a crash of its
-    /// file system.
+    /// Besides those of reading: it is no file, does not reach so far, ends within a name, or has nothing, as after
+    /// a crash of its file system.
     pub(super) fn read_list(
         &self,
         name: &OsStr,
@@ -149,8 +149,16 @@ impl Ground {
         file.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();
         let most = to.map_or(LIST_BYTES, |to| to.saturating_sub(from));
-        file.take(most).read_to_end(&mut bytes)?;
-        let whole = to.map_or(from > 0 || !bytes.is_empty(), |_| bytes.len() as u64 == most);
+        (&file).take(most).read_to_end(&mut bytes)?;
+        let has_name = |bytes: &[u8]| memchr::memchr(0, bytes).is_some();
+        if to.is_none() && !has_name(&bytes) {
+            BufReader::new(file).read_until(0, &mut bytes)?;
+        }
+        let whole = match to {
+            Some(_) => bytes.len() as u64 == most,
+            // Behind the last name there is nothing.
+            None => has_name(&bytes) || from > 0 && bytes.is_empty(),
+        };
         if !whole {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }

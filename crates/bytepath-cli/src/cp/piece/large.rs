@@ -55,12 +55,14 @@ impl Work<'_> {
     }
 
     /// Whether a large file was removed since it was found, or is by now another than the one that was begun, or
-    /// shorter than so many bytes of it.
+    /// shorter than so many bytes of it; or its copy is gone.
     fn is_another(&self, f: &Name, begun: Option<(&Staged, u64)>) -> bool {
         match self.process.ground.places(&f.0) {
-            Ok((source, _)) => match source.stat(Follow::No) {
+            Ok((source, sink)) => match source.stat(Follow::No) {
                 Ok(stat) => {
-                    !is_regular(&stat) || begun.is_some_and(|(of, size)| !is_still(&stat, of, size))
+                    let is_begun =
+                        |(of, size)| is_still(&stat, of, size) && !self.is_lost(of, &sink);
+                    !is_regular(&stat) || begun.is_some_and(|begun| !is_begun(begun))
                 }
                 Err(errno) => errno == Errno::NOENT && self.has_a_source(),
             },
@@ -69,6 +71,14 @@ impl Work<'_> {
                 side == Side::Source && matches!(errno, Errno::NOTDIR | Errno::LOOP)
             }
         }
+    }
+
+    /// Whether what was begun is gone from the stage, and did not get its name: a crash of its file system
+    /// takes what nobody had brought to the device.
+    fn is_lost(&self, of: &Staged, sink: &Place) -> bool {
+        let staged = self.shared.stage.map(|stage| stage.place(&of.s.0).stat(Follow::No));
+        let is_gone = matches!(staged, Some(Err(Errno::NOENT))) && !self.is_late();
+        is_gone && has_its_name(of, sink) == Err(Errno::NOENT)
     }
 
     /// Whether there is anything in the source: where it is not mounted any more, nothing in it was removed.
@@ -101,7 +111,7 @@ impl Work<'_> {
             let what = format!("cannot overwrite directory {to} with non-directory");
             return Err(self.shared.voice.wrong(what));
         }
-        let mut staged = self.staged(&self.process.ground.new_large(k), &pair)?;
+        let staged = self.staged(&self.process.ground.new_large(k), &pair)?;
         let said =
             |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
         // Of this beginning alone: one that comes late spoils no file that is whole meanwhile.
@@ -129,13 +139,10 @@ impl Work<'_> {
             false => rustix::fs::ftruncate(&sink, size).map_err(said)?,
         }
         let compared = cloned && self.shared.extras.verify;
-        if compared {
-            // Its ranges are not copied, but compared, by whoever has time.
-            let whole = Place { name: whole_name(&staged.name), ..staged.clone() };
-            staged.rename_to(&whole).map_err(said)?;
-            staged = whole;
-        }
-        let s = Name(staged.name);
+        // Where it is compared, its ranges are not copied, but compared, by whoever has time.
+        let last = Place { name: last_name(&staged.name, &sink_stat, compared), ..staged.clone() };
+        staged.rename_to(&last).map_err(said)?;
+        let s = Name(last.name);
         let (ino, mtime) = (stat.st_ino, mtime(&stat));
         Ok(Begun { k, s, cloned: cloned && !compared, ino, size, mtime })
     }
@@ -170,7 +177,7 @@ impl Work<'_> {
             // Another was faster, and the file has its name.
             Err(Errno::NOENT) => {
                 *at = z;
-                return Ok(());
+                return self.is_ended(of, &pair);
             }
             opened => opened.map_err(said)?,
         };
@@ -271,7 +278,7 @@ impl Work<'_> {
         };
         let sink = match staged.open(OFlags::RDWR | OFlags::NOFOLLOW, 0) {
             // Another was faster: it has its name.
-            Err(Errno::NOENT) => return self.is_ended(&pair, size),
+            Err(Errno::NOENT) => return self.is_ended(of, &pair),
             opened => opened.map_err(failed)?,
         };
         // What it replaces lends it owner and mode, as a file that is copied over keeps its own.
@@ -292,7 +299,7 @@ impl Work<'_> {
             self.shared.sync(&copy.open, &pair)?;
         }
         match staged.rename_to(&pair.sink) {
-            Err(Errno::NOENT) => self.is_ended(&pair, size),
+            Err(Errno::NOENT) => self.is_ended(of, &pair),
             // Who wrote a range once more until now, and found the file not ended yet, left its time to this.
             renamed => {
                 renamed.map_err(failed).and_then(|()| self.set_times_back(&pair, &copy.open, &stat))
@@ -320,18 +327,12 @@ impl Work<'_> {
         self.shared.voice.wrong(format!("{name} was changed while it was copied; copy it again"))
     }
 
-    /// Sees that a file has its name already, and is as it is to be.
-    fn is_ended(&self, pair: &Pair, size: u64) -> Done {
-        match pair.sink.stat(Follow::No) {
-            Ok(there) if bytes(&there) >= size => Ok(()),
-            Ok(_) => {
-                let what = format!("{} is shorter than its source was", q(&pair.sink.shown));
-                Err(self.shared.voice.wrong(what))
-            }
-            Err(errno) => {
-                Err(self.shared.voice.failed(format!("cannot stat {}", q(&pair.sink.shown)), errno))
-            }
-        }
+    /// Sees that a file that is gone from the stage has its name already.
+    fn is_ended(&self, of: &Staged, pair: &Pair) -> Done {
+        has_its_name(of, &pair.sink).map_err(|errno| {
+            let what = format!("cannot find what was copied to {}", q(&pair.sink.shown));
+            self.shared.voice.failed(what, errno)
+        })
     }
 
     fn large(&self, f: &Name) -> Done<(Pair, Stat)> {
@@ -353,9 +354,22 @@ impl Work<'_> {
     }
 }
 
-/// What a file is called in the stage whose blocks are all shared, and yet to be compared.
-fn whole_name(name: &OsStr) -> OsString {
-    [name, OsStr::new(WHOLE_END)].into_iter().collect()
+/// What a file is called in the stage from its beginning on: with its inode, by which it is known once it has its
+/// name, and whether its blocks are all shared, and yet to be compared.
+fn last_name(name: &OsStr, stat: &Stat, compared: bool) -> OsString {
+    let end = if compared { WHOLE_END } else { "" };
+    let mut last = name.to_owned();
+    last.push(format!("-{}{end}", stat.st_ino));
+    last
+}
+
+/// Looks whether what was begun has its name; ENOENT where that is another's, or nobody's.
+fn has_its_name(of: &Staged, sink: &Place) -> Result<(), Errno> {
+    let name = of.s.0.to_str().unwrap_or_default();
+    let inode =
+        name.trim_end_matches(WHOLE_END).rsplit('-').next().and_then(|last| last.parse().ok());
+    let there = sink.stat(Follow::No)?;
+    (Some(there.st_ino) == inode).then_some(()).ok_or(Errno::NOENT)
 }
 
 fn is_whole(name: &OsStr) -> bool {

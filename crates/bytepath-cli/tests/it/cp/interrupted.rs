@@ -374,6 +374,27 @@ fn where_nobody_reads_how_far_it_came_one_signal_ends_it_all_the_same() {
     }
 }
 
+#[test]
+fn once_all_is_copied_a_signal_ends_it_also_while_nobody_reads_what_it_has_to_say() {
+    let signals = [Signal::INT, Signal::TERM, Signal::HUP];
+    for (signal, option) in signals.into_iter().zip(["-v", "--json=-", "--json-files=-"]) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [old, new] = ["old", "new"].map(|name| folder.path().join(name));
+        std::fs::write(&old, "old").expect("a file");
+        let ends = [&old, &new].map(|path| path.to_str().expect("a name"));
+        let (_reader, full) = full_pipe();
+        // It heeds signals from the beginning, by a thread that is gone when all is copied.
+        let mut command = bytepath(&["cp", "--fsync", option, ends[0], ends[1]]);
+        let cp = spawned(command.stdout(full).stderr(Stdio::piped()));
+        until("the handler", || catches(cp.group, Signal::HUP));
+        let tasks = format!("/proc/{}/task", cp.group);
+        until("the end", || std::fs::read_dir(&tasks).is_ok_and(|threads| threads.count() == 1));
+        let done = ended_by(cp, signal);
+        assert_eq!(done.stderr, "", "{option}");
+        assert_eq!(std::fs::read(&new).expect("a file"), b"old", "{option}");
+    }
+}
+
 /// A pipe into which nothing more goes.
 fn full_pipe() -> (OwnedFd, OwnedFd) {
     let (reader, full) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).expect("a pipe");

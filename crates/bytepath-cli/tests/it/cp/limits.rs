@@ -337,6 +337,25 @@ fn a_source_that_vanishes_is_told_of_and_the_rest_is_copied() {
     assert!(done.stdout.contains("wantedwanted"), "{done:?}");
 }
 
+/// Of the directories above only the innermost are held open where few files may be.
+#[test]
+fn what_the_way_back_no_longer_leads_to_is_told_of_and_the_rest_is_finished() {
+    for moved in ["v", "w"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let done = shell(&format!(
+            "cd {} && mkdir -p v/1/2/3/4 && mkfifo v/1/2/3/4/fifo && touch -d @1000 v/1/2/3 && \
+             {{ (ulimit -n 12; exec $bytepath cp -rp --copy-contents --json said v w) & }} && \
+             exec 9>v/1/2/3/4/fifo && mv {moved}/1/2 moved && echo fed >&9 && exec 9>&- && \
+             wait $!; echo $?; mv moved {moved}/1/2; cat w/1/2/3/4/fifo; stat -c %Y w/1/2/3; \
+             grep -c '\"message\"' said; grep failed said",
+            folder.path().display()
+        ));
+        let told = |name| format!("cp: cannot access '{moved}{name}': Stale file handle\n");
+        assert_eq!(done.stderr, told("/1") + &told(""), "{done:?}");
+        assert_eq!(done.stdout, "1\nfed\n1000\n2\n  \"failed\": 2,\n");
+    }
+}
+
 #[test]
 fn holes_of_which_a_file_system_does_not_tell_stay_holes() {
     if !may_trace() {

@@ -148,6 +148,10 @@ fn what_went_wrong_is_in_the_document() {
     let names =
         [&error.source, &error.destination].map(|name| name.as_ref().expect("it is of one"));
     assert_eq!(names.map(|name| name.name.as_str()), ["missing", "d/missing"]);
+    let done = in_folder("$bytepath cp --json - --parents large new");
+    let told = document(&done.stdout);
+    assert_eq!((told.exit, told.errors.len()), (1, 1), "{told:?}");
+    assert!(done.stderr.starts_with(&format!("cp: {}\n", told.errors[0].message)), "{done:?}");
     for (words, told) in [
         ("--json - -v large c", "--json and --verbose, not both"),
         ("--json - --json-files - large c", "--json and --json-files, not both"),
@@ -161,6 +165,26 @@ fn what_went_wrong_is_in_the_document() {
         (done.stdout.as_str(), done.stderr.contains("cannot write /dev/full")),
         ("1\n", true)
     );
+}
+
+#[test]
+fn lines_that_cannot_be_written_take_no_document_along() {
+    let done =
+        in_folder("$bytepath cp --json said --json-files /dev/full large c; echo $? >&2; cat said");
+    let told = document(&done.stdout);
+    let message = "cannot write the lines of --json-files: No space left on device (os error 28)";
+    assert_eq!(done.stderr, format!("cp: {message}\n1\n"));
+    assert_eq!((told.files, told.bytes, told.exit), (1, 8 << 20, 1), "{told:?}");
+    assert_eq!(told.errors.iter().map(|error| &error.message).collect::<Vec<_>>(), [message]);
+    // A reader who left had enough of them.
+    let done = in_folder(
+        "mkfifo p && exec 8<>p 9>p 8>&- && $bytepath cp --json said --json-files - large c >&9; \
+         echo $? >&2; cat said",
+    );
+    let told = document(&done.stdout);
+    assert_eq!(done.stderr, "0\n");
+    assert_eq!((told.files, told.bytes, told.exit), (1, 8 << 20, 0), "{told:?}");
+    assert!(told.errors.is_empty(), "{told:?}");
 }
 
 /// Some file systems (NFS, those with quotas) say only when a file is brought to the device, or closed, that

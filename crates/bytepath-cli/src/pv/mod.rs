@@ -62,6 +62,7 @@ pub(crate) fn main(words: Vec<OsString>) -> ExitCode {
 }
 
 fn run(settings: &Settings, words: &[OsString]) -> Result<i32, Wrong> {
+    signals::go_on_in_the_background();
     let live = Live::new(settings);
     let modes = &settings.options.modes;
     if let Some(pid) = modes.remote {

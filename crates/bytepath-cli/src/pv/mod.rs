@@ -38,6 +38,7 @@ use alone::Alone;
 use bytepath::Kind;
 use ends::Sink;
 use live::Live;
+use monitor::Watched;
 use mover::{Left, Work};
 use screen::Screen;
 use status::Status;
@@ -102,8 +103,9 @@ fn one_file_each(settings: &Settings) -> Result<(), Wrong> {
 fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
     let monitored = settings.options.modes.monitor;
     let inputs = match settings.options.files.as_slice() {
-        _ if monitored.is_some() => Vec::new(),
+        _ if monitored == Some(Watched::Out) => Vec::new(),
         [] => vec![OsString::from("-")],
+        _ if monitored.is_some() => vec![OsString::from("-")],
         files => files.to_vec(),
     };
     let transfer = &settings.options.transfer;

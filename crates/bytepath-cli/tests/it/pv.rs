@@ -232,6 +232,9 @@ fn an_output_that_is_an_input_is_left_as_it_was() {
     let mine = run_in(folder.path(), &mut ours(&["-q", "-o", "a", "b", "a"]), "b");
     mine.refused(4, &["pv: a: input is the output"]);
     assert_eq!(fs::read(folder.path().join("a")).expect("read"), before);
+    let words = ["-q", "-M", "both", "-o", "a", "--", "cat"];
+    run_in(folder.path(), &mut ours(&words), "a").refused(4, &["pv: -: input is the output a"]);
+    assert_eq!(fs::read(folder.path().join("a")).expect("read"), before);
     // Appended to, an input is passed over and the others are moved; Debian's pv stops there.
     for mut command in [ours(&["-q", "a", "b"]), real(&["-q", "a", "b"])] {
         if command.get_program() == "pv" && !installed("pv") {

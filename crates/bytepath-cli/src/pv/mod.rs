@@ -151,8 +151,7 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
     let screen = Screen::wanted(settings);
     let left = whole(settings, &inputs, &sink, &tally);
     let mut bar = Bar::new(&settings.options.display, watch::LAST, &tally)?;
-    bar.side.durable = transfer.durable;
-    bar.side.read_from(&sink.endpoint);
+    bar.side.goes_to(&sink.endpoint, settings);
     let watcher = Watcher::new(Watch::new(settings, live, screen, vec![bar]));
     std::thread::scope(|scope| {
         let _over = watcher.over();

@@ -168,6 +168,11 @@ fn a_buffer_is_shown_empty_before_anything_came() {
 fn what_is_on_the_device_is_told_where_that_is_asked_for() {
     assert_eq!(last(&shown(&["-f", "--durable", "-F", "%{durable} safe"])), "1000  B safe");
     assert_eq!(last(&shown(&["-f", "-F", "%{durable} safe"])), "- safe");
+    let words = ["-f", "--durable", "-F", "%{durable} safe"];
+    let stored = shown(&[&words[..], &["-U", "-"]].concat());
+    assert_eq!(stored.lines().map(last).collect::<Vec<_>>(), ["1000  B safe"; 2]);
+    let of_command = shown(&[&words[..], &["-M", "out", "--", "cat"]].concat());
+    assert_eq!(last(&of_command), "1000  B safe");
 }
 
 #[test]

@@ -255,7 +255,8 @@ impl<'a> Hand<'a> {
         let (hole, len) = self.next_run(sink, piece);
         let count = match hole {
             true => {
-                leave_hole(sink, len, len == piece.len()).map_err(Ended::write_failed)?;
+                leave_hole(sink, len, len == piece.len())
+                    .map_err(|errno| Ended::write_failed(sink, errno))?;
                 len
             }
             // Thrown away without a call.
@@ -336,14 +337,15 @@ fn write_some(sink: &Sink<'_>, bytes: &[u8]) -> Result<usize, Ended> {
     loop {
         match rustix::io::write(&sink.endpoint, bytes) {
             // Nothing was taken and nothing said: a device that is full does so.
-            Ok(0) => return Err(Ended::write_failed(Errno::NOSPC)),
+            Ok(0) => return Err(Ended::write_failed(sink, Errno::NOSPC)),
             Ok(count) => return Ok(count),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
-                wait(&sink.endpoint, PollFlags::OUT).map_err(Ended::write_failed)?;
+                wait(&sink.endpoint, PollFlags::OUT)
+                    .map_err(|errno| Ended::write_failed(sink, errno))?;
             }
             Err(Errno::INVAL) if undirected(&sink.endpoint) => {}
-            Err(errno) => return Err(Ended::write_failed(errno)),
+            Err(errno) => return Err(Ended::write_failed(sink, errno)),
         }
     }
 }
@@ -371,7 +373,7 @@ fn leave_hole(sink: &Sink<'_>, bytes: usize, is_last: bool) -> Result<(), Errno>
 
 /// Puts what was written on the device; pipes and sockets have none.
 pub(crate) fn sync(sink: &Sink<'_>) -> Result<(), Ended> {
-    crate::device::settle(&sink.endpoint).map_err(Ended::write_failed)
+    crate::device::settle(&sink.endpoint).map_err(|errno| Ended::write_failed(sink, errno))
 }
 
 /// Only where nothing is: seeking over old bytes would keep them.

@@ -184,9 +184,9 @@ impl Hand<'_> {
 /// One write that does not sleep; 0 where it would have to.
 fn write_now(sink: &Sink<'_>, bytes: &[u8]) -> Result<usize, Ended> {
     match sink.endpoint.write_now(bytes) {
-        Ok(0) => Err(Ended::write_failed(Errno::NOSPC)),
+        Ok(0) => Err(Ended::write_failed(sink, Errno::NOSPC)),
         Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-        answer => answer.map_err(Ended::write_failed),
+        answer => answer.map_err(|errno| Ended::write_failed(sink, errno)),
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{installed, run, shell};
+use crate::program::{BYTEPATH, installed, run, shell};
 use crate::pv::{ours, real};
 use crate::terminal::on_terminal;
 
@@ -156,6 +156,20 @@ fn a_line_is_drawn_while_bytes_are_still_to_come() {
     assert_eq!(fs::read(folder.path().join("out")).expect("there"), b"0123456789more\n");
     let rest = fs::read_to_string(folder.path().join("rest")).expect("there");
     assert_eq!(last(&rest), "15.0  B");
+}
+
+#[test]
+fn what_cannot_be_read_leaves_the_others_a_size() {
+    let (folder, path) = file();
+    let missing = folder.path().join("missing");
+    for unread in [missing.as_path(), folder.path(), "-".as_ref()] {
+        let words = ["-n".as_ref(), unread.as_os_str(), path.as_os_str()];
+        let line = "exec \"$@\" <&-";
+        let mut shell = std::process::Command::new("sh");
+        let done = run(shell.args(["-c", line, "sh", BYTEPATH, "pv"]).args(words));
+        assert!(!done.status.success() && done.stdout.len() == 1_000, "{done:?}");
+        assert_eq!(done.stderr.lines().last(), Some("100"), "{unread:?}");
+    }
 }
 
 #[test]

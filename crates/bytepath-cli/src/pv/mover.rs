@@ -265,6 +265,17 @@ impl Work<'_> {
         self.show_way(planning.plan().routes().first().map_or("", |c| c.route.name()), &whole);
         let mut route = "";
         let ended = loop {
+            if self.live.rate().is_some() && planning.ends_with_a_read() {
+                // A share of the rate may be less than a packet, which is to be read whole.
+                let mut hand = Hand::new(self.settings, self.live, self.tally);
+                let (before, clock) = (self.tally.bytes(), Clock::now());
+                let ended = self.by(&mut hand, source, sink, left, pace);
+                let bytes = self.tally.bytes() - before;
+                let moved = Moved { bytes, route: "read-write", ..Moved::default() };
+                // Nothing goes on by another plan.
+                let _ = planning.went(&endless, moved, clock);
+                break self.settle(sink).err().unwrap_or(ended);
+            }
             let mut in_all = allowed(pace, self.live);
             if let Left::Bytes(bytes) = left {
                 in_all = in_all.min(*bytes);

@@ -201,8 +201,8 @@ impl Planning<'_> {
         job.stretch(bytes, beyond)
     }
 
-    /// Whether a stretch ends wherever a read of its source does.
-    fn ends_with_a_read(&self) -> bool {
+    /// Whether a stretch ends wherever a read of its source does, which may give records.
+    pub fn ends_with_a_read(&self) -> bool {
         let first = self.plan.routes().first();
         self.may_give_records && first.is_some_and(|choice| choice.route.name() == "read-write")
     }

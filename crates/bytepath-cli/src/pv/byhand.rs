@@ -13,6 +13,7 @@ use bytepath::pages::AlignedBuffer;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+use rustix::pipe::PIPE_BUF;
 
 use super::Settings;
 use super::direct::undirected;
@@ -104,8 +105,8 @@ impl<'a> Hand<'a> {
                 most = most.min(usize::try_from(*bytes).unwrap_or(usize::MAX));
             }
             if !self.counts_lines() {
-                let now = allowed(pace, self.live);
-                most = most.min(usize::try_from(now).unwrap_or(usize::MAX));
+                let now = usize::try_from(allowed(pace, self.live)).unwrap_or(usize::MAX);
+                most = most.min(now.max(whole_bytes(source.endpoint.kind())));
             }
             let mut memory = match self.take_memory(capacity) {
                 Ok(memory) => memory,
@@ -185,7 +186,7 @@ impl<'a> Hand<'a> {
         }
     }
 
-    /// Writes a chunk, in as many pieces as the pace of lines makes it.
+    /// Writes a chunk, in as many pieces as the pace makes it.
     fn write(
         &mut self,
         source: &Source<'_>,
@@ -197,10 +198,11 @@ impl<'a> Hand<'a> {
         let mut rest = chunk;
         while !rest.is_empty() {
             self.tally.holds(rest.len(), self.memory_bytes());
+            let now = allowed(pace, self.live);
             let (piece, lines) = if self.counts_lines() {
-                self.cut(rest, left.lines(), allowed(pace, self.live))
+                self.cut(rest, left.lines(), now)
             } else {
-                (rest, 0)
+                (&rest[..usize::try_from(now).unwrap_or(rest.len()).min(rest.len())], 0)
             };
             self.write_piece(sink, piece, lines)?;
             pace.used(if self.counts_lines() { lines } else { piece.len() as u64 });
@@ -255,7 +257,8 @@ impl<'a> Hand<'a> {
         let (hole, len) = self.next_run(sink, piece);
         let count = match hole {
             true => {
-                leave_hole(sink, len, len == piece.len()).map_err(Ended::write_failed)?;
+                leave_hole(sink, len, len == piece.len())
+                    .map_err(|errno| Ended::write_failed(sink, errno))?;
                 len
             }
             // Thrown away without a call.
@@ -308,6 +311,17 @@ impl<'a> Hand<'a> {
 /// A way to write, by one call; how many bytes the sink took.
 type Write = fn(&Sink<'_>, &[u8]) -> Result<usize, Ended>;
 
+/// The least to be read of it at once, where there is room and nobody asked for less: a source may give
+/// packets, datagrams or events, and what is not taken of one is lost. Those of a pipe are no larger (pipe(2),
+/// O_DIRECT), and only its writer can ask whether it has any.
+fn whole_bytes(source: Kind) -> usize {
+    match source {
+        Kind::Pipe => PIPE_BUF,
+        Kind::OtherSocket | Kind::CharDevice | Kind::Anonymous => usize::MAX,
+        _ => 1,
+    }
+}
+
 /// Waits until something may be moved, and says how much.
 pub(crate) fn allowed(pace: &mut Pace, live: &Live) -> u64 {
     loop {
@@ -336,14 +350,15 @@ fn write_some(sink: &Sink<'_>, bytes: &[u8]) -> Result<usize, Ended> {
     loop {
         match rustix::io::write(&sink.endpoint, bytes) {
             // Nothing was taken and nothing said: a device that is full does so.
-            Ok(0) => return Err(Ended::write_failed(Errno::NOSPC)),
+            Ok(0) => return Err(Ended::write_failed(sink, Errno::NOSPC)),
             Ok(count) => return Ok(count),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
-                wait(&sink.endpoint, PollFlags::OUT).map_err(Ended::write_failed)?;
+                wait(&sink.endpoint, PollFlags::OUT)
+                    .map_err(|errno| Ended::write_failed(sink, errno))?;
             }
             Err(Errno::INVAL) if undirected(&sink.endpoint) => {}
-            Err(errno) => return Err(Ended::write_failed(errno)),
+            Err(errno) => return Err(Ended::write_failed(sink, errno)),
         }
     }
 }
@@ -371,7 +386,7 @@ fn leave_hole(sink: &Sink<'_>, bytes: usize, is_last: bool) -> Result<(), Errno>
 
 /// Puts what was written on the device; pipes and sockets have none.
 pub(crate) fn sync(sink: &Sink<'_>) -> Result<(), Ended> {
-    crate::device::settle(&sink.endpoint).map_err(Ended::write_failed)
+    crate::device::settle(&sink.endpoint).map_err(|errno| Ended::write_failed(sink, errno))
 }
 
 /// Only where nothing is: seeking over old bytes would keep them.

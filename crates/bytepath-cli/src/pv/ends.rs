@@ -8,7 +8,7 @@ use std::path::Path;
 
 use bytepath::endpoint::EndpointError;
 use bytepath::{Endpoint, Kind};
-use rustix::fs::SeekFrom;
+use rustix::fs::{Access, SeekFrom};
 
 use super::Settings;
 use super::live::Live;
@@ -193,11 +193,11 @@ pub(crate) fn expect(settings: &Settings, inputs: &[impl AsRef<OsStr>], tally: &
     }
 }
 
-/// The bytes of all inputs together; `None` where one of them has no size to be known.
+/// The bytes of all inputs together; `None` where one of them has no size to be known. What cannot be read
+/// gives none.
 fn total_bytes(inputs: &[impl AsRef<OsStr>]) -> Option<u64> {
     let mut total: u64 = 0;
-    for input in inputs {
-        let input = input.as_ref();
+    for input in inputs.iter().map(AsRef::as_ref).filter(|input| may_be_read(input)) {
         let bytes = if is_stdin(input) {
             let endpoint = Endpoint::source(rustix::stdio::stdin()).ok()?;
             Source { name: String::new(), endpoint }.bytes()?
@@ -208,6 +208,7 @@ fn total_bytes(inputs: &[impl AsRef<OsStr>]) -> Option<u64> {
                 kind if kind.is_block_device() => {
                     device_bytes(&Endpoint::open_source(Path::new(input)).ok()?)?
                 }
+                kind if kind.is_dir() => 0,
                 _ => return None,
             }
         };
@@ -215,4 +216,11 @@ fn total_bytes(inputs: &[impl AsRef<OsStr>]) -> Option<u64> {
     }
     // Files of /proc and /sys say 0 and are not empty.
     Some(total).filter(|total| *total > 0)
+}
+
+fn may_be_read(input: &OsStr) -> bool {
+    match is_stdin(input) {
+        true => !start::was_closed(0),
+        false => rustix::fs::access(input, Access::READ_OK).is_ok(),
+    }
 }

@@ -38,6 +38,7 @@ use alone::Alone;
 use bytepath::Kind;
 use ends::Sink;
 use live::Live;
+use monitor::Watched;
 use mover::{Left, Work};
 use screen::Screen;
 use status::Status;
@@ -62,6 +63,7 @@ pub(crate) fn main(words: Vec<OsString>) -> ExitCode {
 }
 
 fn run(settings: &Settings, words: &[OsString]) -> Result<i32, Wrong> {
+    signals::go_on_in_the_background();
     let live = Live::new(settings);
     let modes = &settings.options.modes;
     if let Some(pid) = modes.remote {
@@ -101,8 +103,9 @@ fn one_file_each(settings: &Settings) -> Result<(), Wrong> {
 fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
     let monitored = settings.options.modes.monitor;
     let inputs = match settings.options.files.as_slice() {
-        _ if monitored.is_some() => Vec::new(),
+        _ if monitored == Some(Watched::Out) => Vec::new(),
         [] => vec![OsString::from("-")],
+        _ if monitored.is_some() => vec![OsString::from("-")],
         files => files.to_vec(),
     };
     let transfer = &settings.options.transfer;
@@ -148,8 +151,7 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
     let screen = Screen::wanted(settings);
     let left = whole(settings, &inputs, &sink, &tally);
     let mut bar = Bar::new(&settings.options.display, watch::LAST, &tally)?;
-    bar.side.durable = transfer.durable;
-    bar.side.read_from(&sink.endpoint);
+    bar.side.goes_to(&sink.endpoint, settings);
     let watcher = Watcher::new(Watch::new(settings, live, screen, vec![bar]));
     std::thread::scope(|scope| {
         let _over = watcher.over();

@@ -97,7 +97,7 @@ pub(crate) fn run(
     }
     if watched_side.output() {
         let mut bar = Bar::new(&settings.options.display, place(1), &got)?;
-        bar.side.read_from(&sink.endpoint);
+        bar.side.goes_to(&sink.endpoint, settings);
         if watched_side.input() {
             bar.side.other = Some(&sent);
             bar.display = bar.display.with_ratio();

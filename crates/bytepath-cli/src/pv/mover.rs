@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::os::fd::AsFd as _;
 use std::time::Instant;
 
-use bytepath::error::Failed;
 use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
 use rustix::fs::Advice;
 use rustix::io::Errno;
@@ -48,9 +47,10 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    pub(crate) fn write_failed(errno: Errno) -> Ended {
+    pub(crate) fn write_failed(sink: &Sink<'_>, errno: Errno) -> Ended {
         match errno {
             Errno::PIPE => Ended::SinkGone,
+            errno if reader_left(sink, errno) => Ended::SinkGone,
             errno => Ended::WriteFailed(errno),
         }
     }
@@ -58,10 +58,8 @@ impl Ended {
 
 /// Whether whoever reads from a Unix socket has closed it: with bytes in it that is another error than
 /// EPIPE, once.
-fn reader_left(failed: &Failed, sink: &Sink<'_>) -> bool {
-    failed.errno == Errno::CONNRESET
-        && failed.side != Side::Source
-        && sink.endpoint.kind() == Kind::UnixSocket
+fn reader_left(sink: &Sink<'_>, errno: Errno) -> bool {
+    errno == Errno::CONNRESET && sink.endpoint.kind() == Kind::UnixSocket
 }
 
 /// Whether an output is the file that messages go to as well (`> file 2>&1`).
@@ -267,6 +265,17 @@ impl Work<'_> {
         self.show_way(planning.plan().routes().first().map_or("", |c| c.route.name()), &whole);
         let mut route = "";
         let ended = loop {
+            if self.live.rate().is_some() && planning.ends_with_a_read() {
+                // A share of the rate may be less than a packet, which is to be read whole.
+                let mut hand = Hand::new(self.settings, self.live, self.tally);
+                let (before, clock) = (self.tally.bytes(), Clock::now());
+                let ended = self.by(&mut hand, source, sink, left, pace);
+                let bytes = self.tally.bytes() - before;
+                let moved = Moved { bytes, route: "read-write", ..Moved::default() };
+                // Nothing goes on by another plan.
+                let _ = planning.went(&endless, moved, clock);
+                break self.settle(sink).err().unwrap_or(ended);
+            }
             let mut in_all = allowed(pace, self.live);
             if let Left::Bytes(bytes) = left {
                 in_all = in_all.min(*bytes);
@@ -310,12 +319,7 @@ impl Work<'_> {
                     let bytes = self.tally.meter.bytes() - before;
                     pace.used(bytes);
                     left.take(bytes, 0);
-                    let ended = match error {
-                        TransferError::Failed(failed) if reader_left(&failed, sink) => {
-                            Ended::SinkGone
-                        }
-                        error => self.failed(error, source),
-                    };
+                    let ended = self.failed(error, source, sink);
                     break self.settle(sink).err().unwrap_or(ended);
                 }
             };
@@ -365,16 +369,20 @@ impl Work<'_> {
         }
     }
 
-    fn failed(&self, error: TransferError, source: &Source<'_>) -> Ended {
+    fn failed(&self, error: TransferError, source: &Source<'_>, sink: &Sink<'_>) -> Ended {
         match error {
             TransferError::Failed(failed) => {
-                if !failed.stranded.is_empty() && failed.errno != Errno::PIPE {
+                let ended = match failed.side {
+                    Side::Source => Ended::ReadFailed(failed.errno),
+                    Side::Either if !reader_left(sink, failed.errno) => {
+                        Ended::ReadFailed(failed.errno)
+                    }
+                    Side::Sink | Side::Either => Ended::write_failed(sink, failed.errno),
+                };
+                if !failed.stranded.is_empty() && !matches!(ended, Ended::SinkGone) {
                     self.say_lost(failed.stranded.len() as u64, source);
                 }
-                match failed.side {
-                    Side::Sink => Ended::write_failed(failed.errno),
-                    Side::Source | Side::Either => Ended::ReadFailed(failed.errno),
-                }
+                ended
             }
             other => {
                 self.live.say(format_args!("{}: {other}", source.name));

@@ -5,6 +5,7 @@ use bytepath::endpoint::Kind;
 use bytepath_report::table::printable;
 use rustix::io::Errno;
 use rustix::stdio::stderr;
+use rustix::termios::LocalModes;
 
 use super::Settings;
 use super::display::{Extra, WrongDisplay, cut};
@@ -153,6 +154,9 @@ pub(crate) fn write(text: std::fmt::Arguments<'_>) {
     let Ok(end) = Endpoint::sink(stderr()) else { return };
     // One with any room has it for all that is drawn at once.
     let is_terminal = end.kind() == Kind::Terminal;
+    if is_terminal && is_kept_back() {
+        return;
+    }
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
         if is_terminal && ends_before_room(stderr()) {
@@ -169,6 +173,14 @@ pub(crate) fn write(text: std::fmt::Arguments<'_>) {
             Ok(count) => rest = &rest[count..],
         }
     }
+}
+
+/// Whether this is in the background of a terminal that wants nothing from there (`stty tostop`). To try would
+/// stop all of a pipeline that heeds SIGTTOU.
+fn is_kept_back() -> bool {
+    let stops =
+        || rustix::termios::tcgetattr(stderr()).map(|it| it.local_modes & LocalModes::TOSTOP);
+    is_in_front(stderr()) == Some(false) && stops().is_ok_and(|stops| !stops.is_empty())
 }
 
 impl From<WrongDisplay> for super::usage::Wrong {

@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGTTOU, SI
 use super::status::Status;
 use crate::sys::nudge;
 use crate::sys::queue::Queue;
-use crate::sys::spawn::note_ignored;
+use crate::sys::spawn::{ignore_here, note_ignored};
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,7 @@ pub(crate) enum Asked {
     Wish,
 }
 
-/// SIGTTOU is caught so that drawing from the background does not stop the whole pipeline; lines
-/// are not drawn there anyway.
-const CAUGHT: [i32; 8] = [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH, SIGUSR2, SIGTTOU];
+const CAUGHT: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH, SIGUSR2];
 
 /// Those of them that end it.
 const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
@@ -127,6 +125,12 @@ pub(crate) fn end_at_once() {
         // Where it is refused, the program runs on to its end.
         let _ = signal_hook::flag::register_conditional_shutdown(signal, status, always);
     }
+}
+
+/// Has nothing that is written from the background of a terminal stop this process; see [`super::screen`] for
+/// what is.
+pub(crate) fn go_on_in_the_background() {
+    ignore_here(SIGTTOU);
 }
 
 /// Stops this process as SIGTSTP would have, until it is continued.

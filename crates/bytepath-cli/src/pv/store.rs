@@ -62,9 +62,10 @@ pub(crate) fn run(
         }
         let store = Sink { name: name(), endpoint };
         let work = Work { settings, live, tally: &stored, alone: None };
-        let bars = vec![Bar::new(&settings.options.display, LAST, &stored)?];
+        let mut bar = Bar::new(&settings.options.display, LAST, &stored)?;
+        bar.side.goes_to(&store.endpoint, settings);
         let screen = Screen::wanted(settings);
-        watched(settings, live, screen, bars, || work.run(inputs, &store, left))
+        watched(settings, live, screen, vec![bar], || work.run(inputs, &store, left))
     };
     if let Err(error) = file.rewind() {
         return failed(error);
@@ -84,7 +85,7 @@ pub(crate) fn run(
     });
     let work = Work { settings, live, tally: &forwarded, alone: None };
     let mut bar = Bar::new(&settings.options.display, LAST, &forwarded)?;
-    bar.side.read_from(&sink.endpoint);
+    bar.side.goes_to(&sink.endpoint, settings);
     let screen = Screen::wanted(settings);
     status |= watched(settings, live, screen, vec![bar], || {
         work.run_one(&source, sink, &mut Left::Everything) | sink.closed(live)

@@ -91,9 +91,10 @@ impl<'a> Bar<'a> {
 }
 
 impl<'a> Side<'a> {
-    /// Counts what the reader of this output has taken, if it is a pipe. As pv does: a pipe holds
-    /// up to a megabyte, which is long for a slow reader.
-    pub(crate) fn read_from(&mut self, sink: &'a Endpoint<'_>) {
+    /// Counts what this output has: of a pipe what its reader has taken, and with --durable what is on the
+    /// device. As pv does: a pipe holds up to a megabyte, which is long for a slow reader.
+    pub(crate) fn goes_to(&mut self, sink: &'a Endpoint<'_>, settings: &Settings) {
+        self.durable = settings.options.transfer.durable;
         self.pipe = (sink.kind() == Kind::Pipe).then(|| sink.as_fd());
     }
 

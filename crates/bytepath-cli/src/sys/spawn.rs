@@ -30,6 +30,17 @@ pub(crate) fn note_ignored(signals: &[libc::c_int]) {
     WERE_IGNORED.fetch_or(bits, Relaxed);
 }
 
+/// Those that this process ignores and programs that it starts do not, as bits.
+static IGNORED_HERE: AtomicU64 = AtomicU64::new(0);
+
+/// Ignores a signal in this process alone.
+pub(crate) fn ignore_here(signal: libc::c_int) {
+    note_ignored(&[signal]);
+    IGNORED_HERE.fetch_or(1 << signal, Relaxed);
+    // SAFETY: a disposition that every process may have, and that runs no code.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
 /// Starts a program with ignored signals, the signal mask, and closed standard descriptors as this
 /// process was started with. `inherited` are the standard descriptors that are not given to it anew.
 ///
@@ -52,6 +63,7 @@ pub(crate) fn spawn_as_we_were(
     let ignored = WERE_IGNORED.load(Relaxed)
         | u64::from(start::pipe_was_ignored()) << libc::SIGPIPE
         | u64::from(start::children_were_ignored()) << libc::SIGCHLD;
+    let heeded = IGNORED_HERE.load(Relaxed) & !ignored;
     let closed: Vec<i32> =
         inherited.iter().copied().filter(|fd| start::was_closed(*fd as usize)).collect();
     let held = Held::back();
@@ -61,9 +73,11 @@ pub(crate) fn spawn_as_we_were(
         unsafe { libc::sigaddset(&raw mut mask, libc::SIGCHLD) };
     }
     let restore = move || {
-        for signal in (1..u64::BITS as i32).filter(|signal| ignored >> signal & 1 == 1) {
-            // SAFETY: a disposition that every process may have, and that runs no code.
-            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        for (signals, action) in [(ignored, libc::SIG_IGN), (heeded, libc::SIG_DFL)] {
+            for signal in (1..u64::BITS as i32).filter(|signal| signals >> signal & 1 == 1) {
+                // SAFETY: a disposition that every process may have, and that runs no code.
+                unsafe { libc::signal(signal, action) };
+            }
         }
         for fd in &closed {
             // SAFETY: between fork and exec nobody uses it: it stands for one that was closed.

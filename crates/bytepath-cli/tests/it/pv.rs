@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::fs::OFlags;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
@@ -231,6 +232,9 @@ fn an_output_that_is_an_input_is_left_as_it_was() {
     let before = fs::read(folder.path().join("a")).expect("read");
     let mine = run_in(folder.path(), &mut ours(&["-q", "-o", "a", "b", "a"]), "b");
     mine.refused(4, &["pv: a: input is the output"]);
+    assert_eq!(fs::read(folder.path().join("a")).expect("read"), before);
+    let words = ["-q", "-M", "both", "-o", "a", "--", "cat"];
+    run_in(folder.path(), &mut ours(&words), "a").refused(4, &["pv: -: input is the output a"]);
     assert_eq!(fs::read(folder.path().join("a")).expect("read"), before);
     // Appended to, an input is passed over and the others are moved; Debian's pv stops there.
     for mut command in [ours(&["-q", "a", "b"]), real(&["-q", "a", "b"])] {
@@ -553,10 +557,14 @@ fn a_socket_whose_reader_has_left_is_no_error() {
     let folder = folder();
     let file = folder.path().join("large");
     fs::write(&file, vec![7; 8 << 20]).expect("written");
-    for round in 0..20 {
+    let ways: [&[&str]; 4] = [&[], &["-C"], &["-E"], &["-B", "4096"]];
+    for (words, round) in ways.iter().flat_map(|words| (0..10).map(move |round| (words, round))) {
         let (mut far, near) = std::os::unix::net::UnixStream::pair().expect("sockets");
-        let mut command = ours(&["-q"]);
-        command.arg(&file).stdout(OwnedFd::from(near)).stderr(Stdio::piped());
+        let mut command = ours(words);
+        command
+            .args(["-q".as_ref(), file.as_os_str()])
+            .stdout(OwnedFd::from(near))
+            .stderr(Stdio::piped());
         let program = spawned(&mut command);
         drop(command);
         far.read_exact(&mut [0; 100_000]).expect("so much");
@@ -566,8 +574,77 @@ fn a_socket_whose_reader_has_left_is_no_error() {
         // It has bytes that nobody will read.
         drop(far);
         let done = program.done();
-        assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), ""), "{round}: {done:?}");
+        assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), ""), "{words:?} {round}");
     }
+}
+
+/// Writes a packet.
+type Sender = Box<dyn Fn(&[u8])>;
+
+/// Three sources of packets: a pipe and sockets of both kinds; with what writes one and what ends it.
+fn packets() -> [(OwnedFd, Sender); 3] {
+    let (reader, writer) =
+        rustix::pipe::pipe_with(PipeFlags::DIRECT | PipeFlags::CLOEXEC).expect("a pipe");
+    let write = move |packet: &[u8]| {
+        assert_eq!(rustix::io::write(&writer, packet), Ok(packet.len()));
+    };
+    let socket = |kind| {
+        let flags = SocketFlags::CLOEXEC;
+        let (near, far) = socketpair(AddressFamily::UNIX, kind, flags, None).expect("sockets");
+        let send = move |packet: &[u8]| {
+            assert_eq!(send(&far, packet, SendFlags::empty()), Ok(packet.len()));
+        };
+        (near, Box::new(send) as Sender)
+    };
+    [(reader, Box::new(write)), socket(SocketType::SEQPACKET), socket(SocketType::DGRAM)]
+}
+
+#[test]
+fn a_rate_cuts_no_packet() {
+    let folder = folder();
+    let sent: Vec<u8> = (0..9000_u32).map(|at| at.to_le_bytes()[0]).collect();
+    for words in [&["-L", "20K"][..], &["-C", "-L", "20K"], &["-E", "-L", "20K"]] {
+        for append in [false, true] {
+            for (number, (reader, send)) in packets().into_iter().enumerate() {
+                let out = folder.path().join("out");
+                fs::write(&out, "").expect("emptied");
+                let into = fs::File::options().append(append).write(true).open(&out);
+                sent.chunks(3000).for_each(&send);
+                if number == 2 {
+                    // Nobody sees the end of these.
+                    send(b"");
+                }
+                drop(send);
+                let mut command = ours(words);
+                command.arg("-q").stdin(reader).stdout(into.expect("it"));
+                spawned(&mut command).done().well();
+                let got = fs::read(&out).expect("it");
+                assert!(got == sent, "{words:?} {append} {number}: {} bytes", got.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_packet_is_read_ahead_as_a_whole_or_not_at_all() {
+    let flags = PipeFlags::DIRECT | PipeFlags::CLOEXEC;
+    let (reader, writer) = rustix::pipe::pipe_with(flags).expect("a pipe");
+    let (output, into) = pipe().expect("a pipe");
+    rustix::pipe::fcntl_setpipe_size(&into, 4096).expect("set");
+    let sent: Vec<u8> = (0..48_000_u32).map(|at| at.to_le_bytes()[0]).collect();
+    for packet in sent.chunks(3000) {
+        assert_eq!(rustix::io::write(&writer, packet), Ok(3000));
+    }
+    drop(writer);
+    let left = reader.try_clone().expect("a second");
+    let mut command = ours(&["-q", "-C", "--no-enlarge", "-B", "8192"]);
+    let program = spawned(command.stdin(reader).stdout(into));
+    drop(command);
+    // The output has a page of them, and the buffer no room for another.
+    until("a full buffer", || rustix::io::ioctl_fionread(&left).expect("it tells") <= 39_000);
+    let mut got = Vec::new();
+    fs::File::from(output).read_to_end(&mut got).expect("all");
+    assert!(program.done().status.success() && got == sent, "{} bytes", got.len());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{installed, run, shell};
+use crate::program::{BYTEPATH, installed, run, shell};
 use crate::pv::{ours, real};
 use crate::terminal::on_terminal;
 
@@ -174,6 +174,20 @@ fn a_line_is_drawn_while_bytes_are_still_to_come() {
 }
 
 #[test]
+fn what_cannot_be_read_leaves_the_others_a_size() {
+    let (folder, path) = file();
+    let missing = folder.path().join("missing");
+    for unread in [missing.as_path(), folder.path(), "-".as_ref()] {
+        let words = ["-n".as_ref(), unread.as_os_str(), path.as_os_str()];
+        let line = "exec \"$@\" <&-";
+        let mut shell = std::process::Command::new("sh");
+        let done = run(shell.args(["-c", line, "sh", BYTEPATH, "pv"]).args(words));
+        assert!(!done.status.success() && done.stdout.len() == 1_000, "{done:?}");
+        assert_eq!(done.stderr.lines().last(), Some("100"), "{unread:?}");
+    }
+}
+
+#[test]
 fn a_buffer_is_shown_empty_before_anything_came() {
     let done = run(ours(&["-f", "-T"]).stdin(Stdio::null()));
     assert_eq!((last(&done.stderr), done.status.code()), ("{  0%}", Some(0)));
@@ -183,6 +197,11 @@ fn a_buffer_is_shown_empty_before_anything_came() {
 fn what_is_on_the_device_is_told_where_that_is_asked_for() {
     assert_eq!(last(&shown(&["-f", "--durable", "-F", "%{durable} safe"])), "1000  B safe");
     assert_eq!(last(&shown(&["-f", "-F", "%{durable} safe"])), "- safe");
+    let words = ["-f", "--durable", "-F", "%{durable} safe"];
+    let stored = shown(&[&words[..], &["-U", "-"]].concat());
+    assert_eq!(stored.lines().map(last).collect::<Vec<_>>(), ["1000  B safe"; 2]);
+    let of_command = shown(&[&words[..], &["-M", "out", "--", "cat"]].concat());
+    assert_eq!(last(&of_command), "1000  B safe");
 }
 
 #[test]

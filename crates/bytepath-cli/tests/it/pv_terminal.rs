@@ -341,17 +341,30 @@ fn nothing_is_drawn_from_the_background_of_a_terminal() {
     if !installed("setsid") {
         return;
     }
-    let mut terminal = Terminal::new(60, 20);
-    let end = || Stdio::from(terminal.other_end.try_clone().expect("one"));
-    // A session with this terminal, and jobs in it; tostop would stop one that writes.
-    let script =
-        format!("stty tostop; set -m; echo x | {BYTEPATH} pv -b >/dev/null & wait; echo over");
-    let mut command = Command::new("setsid");
-    command.args(["-c", "-w", "sh", "-c", &script]).stdin(end()).stdout(end()).stderr(end());
-    let shell = spawned(&mut command);
-    terminal.shows("over");
-    let drawn = terminal.drawn().to_owned();
-    assert!(!drawn.contains("2.00") && !drawn.to_lowercase().contains("stopped"), "{drawn:?}");
-    drop(command);
-    shell.done();
+    // A session with a terminal, and jobs in it; tostop would stop one that writes.
+    let drawn = |modes: &str, input: &str, words: &str| {
+        let mut terminal = Terminal::new(60, 20);
+        let end = || Stdio::from(terminal.other_end.try_clone().expect("one"));
+        let job = format!("{{ {input}; }} | {BYTEPATH} pv {words} >/dev/null");
+        let script = format!("stty {modes}; set -m; {job} & wait; echo over");
+        let mut command = Command::new("setsid");
+        command.args(["-c", "-w", "sh", "-c", &script]).stdin(end()).stdout(end()).stderr(end());
+        let shell = spawned(&mut command);
+        terminal.shows("over");
+        let drawn = terminal.drawn().to_owned();
+        drop(command);
+        shell.done();
+        assert!(!drawn.to_lowercase().contains("stopped"), "{words}: {drawn:?}");
+        drawn.trim_end().strip_suffix("over").expect("the end").to_owned()
+    };
+    // What is over at once, and what is watched by another thread.
+    for input in ["echo x", "echo x; sleep 0.3; echo y"] {
+        for words in
+            ["-b", "-n -i 0.1", "-f -i 0.1", "-c -i 0.1", "-c -f -i 0.1", "-q -v", "-q nofile -"]
+        {
+            assert_eq!(drawn("tostop", input, words), "", "{words}");
+        }
+        assert_ne!(drawn("-tostop", input, "-f -i 0.1"), "");
+        assert_eq!(drawn("-tostop", input, "-b -i 0.1"), "");
+    }
 }

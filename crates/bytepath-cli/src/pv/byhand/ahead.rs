@@ -7,7 +7,7 @@ use rustix::fs::OFlags;
 
 use super::{
     AlignedBuffer, Duration, Ended, Errno, Hand, Instant, Kind, Left, Pace, Share, Sink, Skips,
-    Source, Write, write_some,
+    Source, Write, whole_bytes, write_some,
 };
 
 /// Read at once at most, so that the output does not wait for a large buffer to be filled.
@@ -19,53 +19,63 @@ const COUNTED_BYTES_MAX: usize = 128 << 10;
 /// What was read and not yet written: a ring.
 struct Held {
     memory: AlignedBuffer,
+    /// Where it goes on at the beginning of the memory, this time round.
+    turn: usize,
     begin: usize,
     len: usize,
 }
 
 impl Held {
     fn nothing(memory: AlignedBuffer) -> Held {
-        Held { memory, begin: 0, len: 0 }
+        Held { turn: memory.len(), memory, begin: 0, len: 0 }
     }
 
-    /// How much may be read into it in one piece.
-    fn room(&self) -> usize {
+    /// How much may be read into it in one piece; nothing where that is less than `least`.
+    fn room(&mut self, least: usize) -> usize {
         let end = self.begin + self.len;
-        match end.checked_sub(self.memory.len()) {
-            None => self.memory.len() - end,
-            Some(wrapped) => self.begin - wrapped,
+        if end < self.turn && self.turn - end < least {
+            self.turn = end;
         }
+        let room = match end.checked_sub(self.turn) {
+            None => self.turn - end,
+            Some(wrapped) => self.begin - wrapped,
+        };
+        if room < least { 0 } else { room }
     }
 
     /// How much is to be read into it at once, of what is left to be moved.
-    fn room_for(&self, left: &Left) -> usize {
+    fn room_for(&mut self, left: &Left, source: Kind) -> usize {
         let most = match left {
             Left::Bytes(bytes) => bytes.saturating_sub(self.len as u64),
             _ => u64::MAX,
         };
-        self.room().min(READ_BYTES_MAX).min(usize::try_from(most).unwrap_or(usize::MAX))
+        let least = whole_bytes(source).min(self.memory.len());
+        self.room(least).min(READ_BYTES_MAX).min(usize::try_from(most).unwrap_or(usize::MAX))
     }
 
     fn free(&mut self, bytes: usize) -> &mut [u8] {
-        let end = (self.begin + self.len) % self.memory.len();
+        let end = (self.begin + self.len) % self.turn;
         &mut self.memory[end..end + bytes]
     }
 
     /// The oldest, as far as they lie in one piece.
     fn front(&self) -> &[u8] {
-        &self.memory[self.begin..self.memory.len().min(self.begin + self.len)]
+        &self.memory[self.begin..self.turn.min(self.begin + self.len)]
     }
 
     fn written(&mut self, bytes: usize) {
+        self.begin += bytes;
         self.len -= bytes;
-        self.begin = if self.len == 0 { 0 } else { (self.begin + bytes) % self.memory.len() };
+        if self.len == 0 || self.begin == self.turn {
+            (self.begin, self.turn) = (0, self.memory.len());
+        }
     }
 }
 
 impl Hand<'_> {
-    /// Whether both ends may make us wait, each while the other could go on, and give and take bytes in any
-    /// pieces: of a record that there is no room for the rest would be lost. What goes past the page cache goes
-    /// in whole blocks.
+    /// Whether both ends may make us wait, each while the other could go on, and the output takes bytes in any
+    /// pieces: one that makes packets would make others of them. What goes past the page cache goes in whole
+    /// blocks.
     pub(super) fn may_read_ahead(&self, source: &Source<'_>, sink: &Sink<'_>) -> bool {
         let transfer = &self.settings.options.transfer;
         let is_stream = |end: &Endpoint<'_>| match end.kind() {
@@ -110,7 +120,11 @@ impl Hand<'_> {
                 };
             }
             // One that is to be another has to become empty first.
-            let room = if reads && held.memory.len() == wanted { held.room_for(left) } else { 0 };
+            let room = if reads && held.memory.len() == wanted {
+                held.room_for(left, source.endpoint.kind())
+            } else {
+                0
+            };
             let is_readable = match self.share(&held, pace) {
                 _ if held.len == 0 => true,
                 Share::After(time) if room > 0 && may_poll => {
@@ -184,9 +198,9 @@ impl Hand<'_> {
 /// One write that does not sleep; 0 where it would have to.
 fn write_now(sink: &Sink<'_>, bytes: &[u8]) -> Result<usize, Ended> {
     match sink.endpoint.write_now(bytes) {
-        Ok(0) => Err(Ended::write_failed(Errno::NOSPC)),
+        Ok(0) => Err(Ended::write_failed(sink, Errno::NOSPC)),
         Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-        answer => answer.map_err(Ended::write_failed),
+        answer => answer.map_err(|errno| Ended::write_failed(sink, errno)),
     }
 }
 

@@ -255,10 +255,14 @@ fn word_bytes_max() -> usize {
     32 * rustix::param::page_size()
 }
 
+/// Whether a letter may stand in the name of a variable.
+fn is_of_name(letter: &u8) -> bool {
+    letter.is_ascii_alphanumeric() || *letter == b'_'
+}
+
 /// Whether a word in front of a program sets a variable, to every shell.
-fn is_assignment(word: &[u8]) -> bool {
+pub(super) fn is_assignment(word: &[u8]) -> bool {
     let name = word.split(|byte| *byte == b'=').next().unwrap_or_default();
-    let is_of_name = |letter: &u8| letter.is_ascii_alphanumeric() || *letter == b'_';
     let begins = name.first().is_some_and(|first| !first.is_ascii_digit());
     begins && name.len() < word.len() && name.iter().all(is_of_name)
 }
@@ -268,7 +272,6 @@ fn is_assignment(word: &[u8]) -> bool {
 fn opens_subscript(word: &[u8]) -> bool {
     let bracket = word.iter().position(|byte| *byte == b'[');
     let Some((name, rest)) = bracket.map(|at| word.split_at(at)) else { return false };
-    let is_of_name = |letter: &u8| letter.is_ascii_alphanumeric() || *letter == b'_';
     let count = |wanted: u8| rest.iter().filter(|byte| **byte == wanted).count();
     let is_quoted = rest.iter().any(|byte| b"'\"\\".contains(byte));
     !name.is_empty() && name.iter().all(is_of_name) && (is_quoted || count(b'[') != count(b']'))
@@ -482,7 +485,6 @@ impl Reader<'_> {
         self.add(b"$");
         let braces = self.take_if(b'{');
         let rest = &self.line[self.at..];
-        let is_of_name = |letter: &u8| letter.is_ascii_alphanumeric() || *letter == b'_';
         let name = &rest[..rest.iter().take_while(|letter| is_of_name(letter)).count()];
         let of_the_shell = |own: &str| match own {
             "BASH" => name.starts_with(b"BASH") || name.starts_with(b"EPOCH"),

@@ -130,10 +130,12 @@ const BUILT_IN: &[&str] = &[
     "wait",
 ];
 
+/// What runs lines of its own in the same shell, whichever that is, and so may show its variables.
+const RUNS_LINES: &[&str] = &[".", "eval", "source", "trap"];
+
 /// What shows bash's own variables, or does what shows them; declare and its like also end with
 /// another code in a pipeline, where they fail.
-const SHOWING: &[&str] =
-    &["builtin", "command", "declare", "export", "readonly", "set", "trap", "typeset"];
+const SHOWING: &[&str] = &["builtin", "command", "declare", "export", "readonly", "set", "typeset"];
 
 /// What bash complains of as it starts, where it is wrong.
 const COMPLAINED_OF: &[&str] = &["BASH_COMPAT", "BASH_XTRACEFD"];
@@ -438,7 +440,8 @@ impl Reader<'_> {
             }
             let bare: Vec<u8> =
                 word.iter().copied().filter(|byte| !b"'\"\\$".contains(byte)).collect();
-            if self.replaces_itself && SHOWING.iter().any(|name| bare == name.as_bytes()) {
+            let is_any = |names: &[&str]| names.iter().any(|name| bare == name.as_bytes());
+            if is_any(RUNS_LINES) || (self.replaces_itself && is_any(SHOWING)) {
                 return Err("it may show variables that differ in a shell of its own");
             }
             let end = self.stage.text.len();
@@ -851,6 +854,10 @@ mod tests {
             "[[ x | y ]]",
             "a | x[1|2]=5",
             "x[1 | 2]=5 | b",
+            "eval a | b",
+            "x=1 . ./a | b",
+            "a | 'source' b",
+            "\\trap 'a' EXIT | b",
         ];
         for line in lines {
             assert_eq!(apart(line, "sh"), None, "{line}");

@@ -5,7 +5,7 @@ use std::fs;
 
 use rustix::process::{Pid, getpid};
 
-use super::process;
+use super::process::{self, Id};
 
 /// More processes than this no kernel has (PID_MAX_LIMIT).
 pub(super) const ALL: usize = 4 << 20;
@@ -13,15 +13,14 @@ pub(super) const ALL: usize = 4 << 20;
 /// Tells ours from those that were there before.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Below {
-    /// With when they began, since a number may become another's.
-    strangers: Vec<(Pid, u64)>,
+    strangers: Vec<Id>,
 }
 
 impl Below {
     /// Notes who is there before anything is started. `None` where /proc tells nothing.
     pub(super) fn noted() -> Option<Below> {
         let mut strangers = Vec::new();
-        let note = |pid, _| strangers.extend(process::began(pid).map(|began| (pid, began)));
+        let note = |pid, _| strangers.extend(Id::of(pid));
         process::can_be_seen().then(|| Below::default().each(ALL, note))?;
         Some(Below { strangers })
     }
@@ -49,8 +48,8 @@ impl Below {
     }
 
     fn is_stranger(&self, pid: Pid) -> bool {
-        let mut strangers = self.strangers.iter();
-        strangers.any(|stranger| stranger.0 == pid && process::began(pid) == Some(stranger.1))
+        let has_number = |stranger: &Id| stranger.number == pid.as_raw_nonzero().get();
+        self.strangers.iter().any(|it| has_number(it) && Id::of(pid) == Some(*it))
     }
 }
 

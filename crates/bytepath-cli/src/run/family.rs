@@ -13,7 +13,7 @@ use bytepath::machine::CpuList;
 use rustix::process::{Pid, getpid};
 
 use super::below::Below;
-use super::process::{self, Moved, OpenPipe, Reading};
+use super::process::{self, Id, Moved, OpenPipe, Reading};
 use super::sizes::PipeSize;
 
 pub(super) use doing::Doing;
@@ -28,6 +28,8 @@ const LOOKED_AT_MAX: usize = 256;
 const KEPT_MAX: usize = 512;
 /// But for those of the beginning.
 pub(super) const FIRST_KEPT: usize = 64;
+/// Who was stopped has run for less than one of so many parts of that time, until it is looked at again.
+const SLIVERS: u32 = 20;
 
 /// A process that takes part.
 #[derive(Debug)]
@@ -74,8 +76,8 @@ pub(super) struct Member {
 /// A pipe between two of them.
 #[derive(Debug, Clone)]
 pub(super) struct Joint {
-    pub(super) writer: Pid,
-    pub(super) reader: Pid,
+    pub(super) writer: Id,
+    pub(super) reader: Id,
     /// How much it can hold, as last seen.
     pub(super) holds_bytes: usize,
     pub(super) fill_bytes: u64,
@@ -83,9 +85,9 @@ pub(super) struct Joint {
     had: [Had; 2],
     /// The most that was seen in it.
     most_bytes: u64,
-    /// What each wrote who had the end for it, and what each read, to whatever file, by their numbers and as last
-    /// seen; not of shells, which have the ends of all that they start.
-    moved: [BTreeMap<i32, u64>; 2],
+    /// What each wrote who had the end for it, and what each read, to whatever file and as last seen; not of
+    /// shells, which have the ends of all that they start.
+    moved: [BTreeMap<Id, u64>; 2],
     /// Why it could not be made larger.
     pub(super) refused: Option<String>,
     pub(super) looks: u32,
@@ -187,8 +189,7 @@ impl Family {
         let is_cut = found.len() >= LOOKED_AT_MAX;
         for member in self.members.iter_mut().filter(|member| member.alive) {
             member.looked_at = found.iter().any(|(pid, _)| *pid == member.pid);
-            let is_there = || process::began(member.pid) == Some(member.now.began);
-            member.alive = member.looked_at || (is_cut && is_there());
+            member.alive = member.looked_at || (is_cut && member.is_there());
             if !member.alive {
                 self.rested = false;
                 member.let_go(&self.allowed);
@@ -196,8 +197,13 @@ impl Family {
         }
     }
 
-    /// All were stopped for so long, as we were, since the last look.
+    /// All were stopped for so long, as we were, since the last look; unless one of them has run, since then, for
+    /// longer than the rest of the time.
     pub(super) fn stood_still(&mut self, time: Duration) {
+        let most = self.looked.elapsed().saturating_sub(time) + time / SLIVERS;
+        if self.members.iter().any(|member| member.alive && member.has_run_for(most)) {
+            return;
+        }
         self.looked += time;
         self.stopped += time;
         let living = self.members.iter_mut().filter(|member| member.alive);
@@ -214,8 +220,8 @@ impl Family {
 
     fn look_at(&mut self, pid: Pid, has_children: bool) {
         let Some(reading) = Reading::of(pid) else { return };
-        let is_it = |member: &&mut Member| member.pid == pid && member.now.began == reading.began;
-        let member = match self.members.iter_mut().find(is_it) {
+        let id = Id::new(pid, reading.began);
+        let member = match self.members.iter_mut().find(|member| member.id() == id) {
             Some(member) => member,
             None => {
                 // Another had its number before.
@@ -247,12 +253,12 @@ impl Family {
         });
         self.forgotten += before - self.members.len();
         let members = &self.members;
-        let is_known = |pid| members.iter().any(|member| member.pid == pid);
+        let is_known = |id| members.iter().any(|member| member.id() == id);
         self.joints.retain(|_, joint| is_known(joint.writer) && is_known(joint.reader));
     }
 
     fn added(&mut self, pid: Pid, reading: &Reading) -> &mut Member {
-        let parent = reading.parent.and_then(|parent| self.member(parent));
+        let parent = reading.parent.and_then(|parent| self.latest(parent));
         let placed = parent.and_then(|parent| parent.placed);
         // It may have been started just before its parent was put there.
         let placed = placed.filter(|cpu| runs_on(pid, &[*cpu].into()));
@@ -266,18 +272,19 @@ impl Family {
 
     /// Learns what a child was in the end, and waits for it.
     pub(super) fn bury<T>(&mut self, pid: Pid, wait: impl FnOnce() -> T) -> T {
-        self.ended(pid);
+        let id = self.ended(pid);
         let (waited, moved) = process::moved_by_ended(wait);
-        if let Some(moved) = moved {
-            self.moved(pid, moved);
+        if let Some((id, moved)) = id.zip(moved) {
+            self.moved(id, moved);
         }
         waited
     }
 
     /// It has not been waited for yet.
-    fn ended(&mut self, pid: Pid) {
-        let Some(reading) = Reading::of(pid) else { return };
-        let known = self.members.iter_mut().rev().find(|member| member.pid == pid);
+    fn ended(&mut self, pid: Pid) -> Option<Id> {
+        let reading = Reading::of(pid)?;
+        let id = Id::new(pid, reading.began);
+        let known = self.members.iter_mut().find(|member| member.id() == id);
         let member = match known {
             Some(member) => member,
             None => self.added(pid, &reading),
@@ -286,11 +293,12 @@ impl Family {
         let moved = reading.moved.or(member.now.moved);
         member.now = Reading { moved, ..reading };
         member.alive = false;
+        Some(id)
     }
 
     /// What a child had moved in the end, where the kernel has not shown it before.
-    fn moved(&mut self, pid: Pid, moved: Moved) {
-        let known = self.members.iter_mut().rev().find(|member| member.pid == pid);
+    fn moved(&mut self, id: Id, moved: Moved) {
+        let known = self.members.iter_mut().find(|member| member.id() == id);
         if let Some(member) = known.filter(|member| !member.seen_ended) {
             member.now.moved = Some(moved);
             member.seen_ended = true;
@@ -302,13 +310,32 @@ impl Family {
         runs_it || member.now.name.ends_with("sh")
     }
 
-    pub(super) fn member(&self, pid: Pid) -> Option<&Member> {
+    pub(super) fn member(&self, id: Id) -> Option<&Member> {
+        self.members.iter().rev().find(|member| member.id() == id)
+    }
+
+    /// The last that had this number.
+    pub(super) fn latest(&self, pid: Pid) -> Option<&Member> {
         self.members.iter().rev().find(|member| member.pid == pid)
+    }
+
+    /// Whom we have started ourselves by this number, before others could have it; nobody among the members if
+    /// that was never seen.
+    pub(super) fn started(&self, pid: Pid) -> Id {
+        let first = self.members.iter().find(|member| member.pid == pid);
+        first.map_or(Id::new(pid, 0), Member::id)
+    }
+
+    /// Whose child it is, or was in the end.
+    pub(super) fn parent(&self, child: &Member) -> Option<&Member> {
+        let parent = child.now.parent?;
+        let is_it = |it: &&Member| it.pid == parent && it.now.began <= child.now.began;
+        self.members.iter().rev().find(is_it)
     }
 }
 
 impl Member {
-    fn new(pid: Pid, reading: Reading) -> Member {
+    pub(super) fn new(pid: Pid, reading: Reading) -> Member {
         let (pipes, writes_file) = process::open(pid);
         Member {
             pid,
@@ -335,6 +362,23 @@ impl Member {
             seen: Instant::now(),
             stopped: Duration::ZERO,
         }
+    }
+
+    pub(super) fn id(&self) -> Id {
+        Id::new(self.pid, self.now.began)
+    }
+
+    /// Whether it is there now, be it as one that has ended.
+    pub(super) fn is_there(&self) -> bool {
+        Id::of(self.pid) == Some(self.id())
+    }
+
+    /// Whether it ran for longer than that since it was last looked at; of several threads, in the mean. Waiting for
+    /// a CPU does not count: who goes on after a stop does so too.
+    fn has_run_for(&self, time: Duration) -> bool {
+        let now = Reading::of(self.pid).filter(|now| now.began == self.now.began);
+        let ran_ns = now.map_or(0, |now| now.run_ns.saturating_sub(self.now.run_ns));
+        Duration::from_nanos(ran_ns / u64::from(self.now.threads.max(1))) > time
     }
 
     fn take(&mut self, reading: Reading, has_children: bool) {
@@ -374,10 +418,11 @@ mod tests {
         let pid =
             |number: usize| Pid::from_raw(i32::try_from(number).expect("small")).expect("one");
         for number in 1..=KEPT_MAX + 1 {
-            let reading = Reading { run_ns: number as u64, ..reading.clone() };
+            let its = Reading { run_ns: number as u64, ..reading.clone() };
             let alive = number.is_multiple_of(100);
-            family.members.push(Member { alive, ..Member::new(pid(number), reading) });
-            family.joints.insert(number as u64, Joint::new(pid(number), pid(number)));
+            family.members.push(Member { alive, ..Member::new(pid(number), its) });
+            let id = Id::new(pid(number), reading.began);
+            family.joints.insert(number as u64, Joint::new(id, id));
         }
         family.forget_the_least();
         let kept = FIRST_KEPT + (KEPT_MAX + 1 - FIRST_KEPT) / 2;
@@ -385,9 +430,9 @@ mod tests {
         assert_eq!(family.forgotten, KEPT_MAX + 1 - family.members.len());
         assert_eq!(family.joints.len(), family.members.len());
         for number in [1, FIRST_KEPT, 100, 200, KEPT_MAX + 1] {
-            assert!(family.member(pid(number)).is_some(), "{number} is kept");
+            assert!(family.latest(pid(number)).is_some(), "{number} is kept");
         }
-        assert!(family.member(pid(FIRST_KEPT + 1)).is_none());
+        assert!(family.latest(pid(FIRST_KEPT + 1)).is_none());
     }
 
     #[test]
@@ -398,11 +443,11 @@ mod tests {
         for pid in [getpid(), gone] {
             family.members.push(Member::new(pid, Reading::of(getpid()).expect("ours")));
         }
-        let is_there = |family: &Family, pid| family.member(pid).expect("it is kept").alive;
+        let is_there = |family: &Family, pid| family.latest(pid).expect("it is kept").alive;
         let others = vec![(Pid::INIT, false); LOOKED_AT_MAX];
         family.part_with_others(&others);
         assert_eq!([getpid(), gone].map(|pid| is_there(&family, pid)), [true, false]);
-        assert!(!family.member(getpid()).expect("it is kept").looked_at);
+        assert!(!family.latest(getpid()).expect("it is kept").looked_at);
         // Of few all are found; it may be among them again.
         family.part_with_others(&others[1..]);
         assert!(!is_there(&family, getpid()));
@@ -410,10 +455,53 @@ mod tests {
         assert!(is_there(&family, getpid()));
         assert_eq!(family.members.len(), 2);
         // Its number may have been another's.
-        family.members[0].now.began += 1;
+        family.members[0].now.began -= 1;
         family.look_at(getpid(), false);
         let alive = family.members.iter().map(|member| member.alive);
         assert_eq!(alive.collect::<Vec<_>>(), [false, false, true]);
+    }
+
+    #[test]
+    fn what_one_was_in_the_end_is_not_told_of_another_that_had_its_number() {
+        let mut family =
+            Family::new(Below::default(), PipeSize::new(None), CpuList::default(), None);
+        let now = Reading::of(getpid()).expect("ours");
+        let moved = Some(Moved { read_bytes: 7, written_bytes: 8 });
+        let before = Reading { began: now.began - 1, run_ns: 0, moved, ..now };
+        let before = Member { alive: false, seen_ended: true, ..Member::new(getpid(), before) };
+        let id = before.id();
+        family.members.push(before);
+        family.bury(getpid(), || ());
+        let counts = family.members.iter().map(|member| (member.id() == id, member.now.run_ns > 0));
+        assert_eq!(counts.collect::<Vec<_>>(), [(true, false), (false, true)]);
+        assert_eq!(family.member(id).and_then(|member| member.now.moved), moved);
+    }
+
+    #[test]
+    fn where_we_alone_were_stopped_the_others_were_not() {
+        use std::process::{Command, Stdio};
+        let below = Below::noted().expect("/proc tells");
+        let mut family = Family::new(below, PipeSize::new(None), CpuList::default(), None);
+        let stopped = ["while :; do :; done", "read line"].map(|line| {
+            let mut command = Command::new("sh");
+            let mut child = command.args(["-c", line]).stdin(Stdio::piped()).spawn().expect("sh");
+            let pid = Pid::from_child(&child);
+            let member = Member::new(pid, Reading::of(pid).expect("ours"));
+            let (now, long) = (Instant::now(), Duration::from_secs(10));
+            let runs = line.starts_with("while");
+            family.looked = if runs { now } else { now.checked_sub(long).expect("later") };
+            (family.members, family.stopped) = (vec![member], Duration::ZERO);
+            while runs && !family.members[0].has_run_for((now.elapsed() / 8).max(long / 100)) {
+                assert!(now.elapsed() < long * 2, "it runs");
+            }
+            let time = family.looked.elapsed();
+            family.stood_still(time);
+            child.kill().expect("it lives");
+            child.wait().expect("it is ours");
+            (family.stopped, time)
+        });
+        assert_eq!(stopped[0].0, Duration::ZERO);
+        assert_eq!(stopped[1].0, stopped[1].1);
     }
 
     #[test]
@@ -434,14 +522,14 @@ mod tests {
         // Other tests have children too.
         let rests = |family: &mut Family| {
             family.look();
-            family.member(pid).expect("it was seen").rested
+            family.latest(pid).expect("it was seen").rested
         };
         let wait = |family: &mut Family| {
             while !rests(family) {
                 assert!(Instant::now() < deadline, "it waits for a line");
                 std::thread::sleep(Duration::from_millis(5));
             }
-            family.member(pid).expect("it was seen").pipes.iter().map(|pipe| pipe.fd).collect()
+            family.latest(pid).expect("it was seen").pipes.iter().map(|pipe| pipe.fd).collect()
         };
         let before: Vec<u32> = wait(&mut family);
         child.stdin.as_mut().expect("it is piped").write_all(b"on\n").expect("it reads");
@@ -467,7 +555,7 @@ mod tests {
         let mut words = || {
             its_output.read_exact(&mut [0]).expect("it says when it waits");
             family.look();
-            family.member(pid).expect("it was seen").words.clone()
+            family.latest(pid).expect("it was seen").words.clone()
         };
         let before = words();
         child.stdin.as_mut().expect("it is piped").write_all(b"on\n").expect("it reads");

@@ -84,7 +84,7 @@ impl Live {
         let seen = family.seen();
         let mut lines = Vec::new();
         for stage in &seen {
-            let Some(member) = Pid::from_raw(stage.pid).and_then(|pid| family.member(pid)) else {
+            let Some(member) = Pid::from_raw(stage.pid).and_then(|pid| family.latest(pid)) else {
                 continue;
             };
             let own_words = stages.own_words(member.pid);
@@ -96,7 +96,7 @@ impl Live {
                 100.0 * stage.demand,
                 member.doing.said()
             );
-            let out = family.joints.iter().find(|(_, joint)| joint.writer == member.pid);
+            let out = family.joints.iter().find(|(_, joint)| joint.writer == member.id());
             if let Some((number, joint)) = out {
                 line.push_str(&self.flow(*number, joint, family, since));
             }

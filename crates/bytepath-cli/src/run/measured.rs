@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytepath_report::RanStage;
-use rustix::process::Pid;
 
 use super::family::{FIRST_KEPT, Family, Through};
 use super::listed::{self, Listed};
+use super::process::Id;
 use super::stages::{Stages, Started};
 use crate::metrics::{Figures, PipeFigures, StageFigures};
 
@@ -37,17 +37,17 @@ impl Measured {
     pub(super) fn take(&self, family: &Family, stages: &Stages, is_whole: bool) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut kept.listed);
-        let (mut listed, mut pids) = listed::listed(&stages.all, Some(family), is_whole, before);
+        let (mut listed, mut ids) = listed::listed(&stages.all, Some(family), is_whole, before);
         // Of more programs than this, the first are told: a loop may run thousands.
         listed.truncate(FIRST_KEPT);
-        pids.truncate(FIRST_KEPT);
-        kept.listed = (listed, pids);
-        let Kept { figures: kept, listed: (listed, pids) } = &mut *kept;
+        ids.truncate(FIRST_KEPT);
+        kept.listed = (listed, ids);
+        let Kept { figures: kept, listed: (listed, ids) } = &mut *kept;
         kept.stages = match is_whole {
-            true => processes(pids, family, &kept.stages),
-            false => started(&stages.all, listed, pids, family, &kept.stages),
+            true => processes(ids, family, &kept.stages),
+            false => started(&stages.all, listed, ids, family, &kept.stages),
         };
-        let place = |pid| listed::place(pid, pids, family);
+        let place = |id| listed::place(id, ids, family);
         let (mut unknown, mut is_told_of_all, mut known) = (Vec::new(), true, Vec::new());
         // Stages with pipes of their own, whose bytes they count too.
         let mut inner = Vec::new();
@@ -65,7 +65,7 @@ impl Measured {
             let pipe = kept.pipe(from + 1, to + 1);
             // A counter must neither go back nor be a guess, which nothing there would tell; nor what was seen
             // of programs before both ended unseen.
-            let is_alive = |pid| family.member(pid).is_some_and(|member| member.alive);
+            let is_alive = |id| family.member(id).is_some_and(|member| member.alive);
             let is_over = has_ended || !(is_alive(joint.writer) || is_alive(joint.reader));
             let through = family.through(joint).agreed_bytes();
             let agreed = through.filter(|_| !stages.redirect(from, to));
@@ -79,13 +79,11 @@ impl Measured {
         }
         // From a stage that was started to the next: what both count, if a pipe was seen there.
         for pair in stages.all.windows(2) {
-            let (Some(from), Some(to)) = (pair[0].pid.and_then(place), pair[1].pid.and_then(place))
-            else {
-                continue;
-            };
+            let ends = [&pair[0], &pair[1]].map(|stage| Some(family.started(stage.pid?)));
+            let [Some(from), Some(to)] = ends.map(|id| id.and_then(place)) else { continue };
             let is_seen = known.contains(&(from + 1, to + 1)) && !stages.redirect(from, to);
             let counts = is_seen && ![from, to].iter().any(|place| inner.contains(place));
-            let ends = pair[0].pid.zip(pair[1].pid).filter(|_| counts);
+            let ends = ends[0].zip(ends[1]).filter(|_| counts);
             let through = ends.and_then(|(from, to)| family.between(from, to).agreed_bytes());
             known.push((from + 1, to + 1));
             let pipe = kept.pipe(from + 1, to + 1);
@@ -95,9 +93,8 @@ impl Measured {
         }
         // A pipe may be between others by now, as where it is handed on; what they count is all that is left.
         for pipe in kept.pipes.iter_mut().filter(|it| !known.contains(&(it.from, it.to))) {
-            let through = pids[pipe.from - 1]
-                .zip(pids[pipe.to - 1])
-                .map(|(from, to)| family.between(from, to));
+            let through =
+                ids[pipe.from - 1].zip(ids[pipe.to - 1]).map(|(from, to)| family.between(from, to));
             pipe.moved_bytes = through.and_then(Through::agreed_bytes);
             pipe.fill_bytes = 0;
         }
@@ -113,16 +110,16 @@ impl Measured {
 }
 
 /// The processes that a shell started, each in its place. Those that were forgotten stay as they were.
-fn processes(pids: &[Option<Pid>], family: &Family, before: &[StageFigures]) -> Vec<StageFigures> {
-    let now = pids.iter().map(|pid| process(family, (*pid)?));
+fn processes(ids: &[Option<Id>], family: &Family, before: &[StageFigures]) -> Vec<StageFigures> {
+    let now = ids.iter().map(|id| process(family, (*id)?));
     let before = before.iter().cloned().map(Some).chain(std::iter::repeat(None));
     now.zip(before).filter_map(|(now, before)| now.or(before)).collect()
 }
 
 /// A process among the others that a shell started. What it moved is not known where it has waited for
 /// any of them, which the kernel counts in.
-fn process(family: &Family, pid: Pid) -> Option<StageFigures> {
-    let now = &family.member(pid)?.now;
+fn process(family: &Family, id: Id) -> Option<StageFigures> {
+    let now = &family.member(id)?.now;
     let moved = now.moved.filter(|_| !now.has_waited);
     Some(StageFigures {
         program: now.name.clone(),
@@ -135,18 +132,18 @@ fn process(family: &Family, pid: Pid) -> Option<StageFigures> {
 fn started(
     all: &[Started],
     listed: &[RanStage],
-    pids: &[Option<Pid>],
+    ids: &[Option<Id>],
     family: &Family,
     before: &[StageFigures],
 ) -> Vec<StageFigures> {
-    let mut cpu_s = vec![0.0; pids.len()];
+    let mut cpu_s = vec![0.0; ids.len()];
     for member in &family.members {
-        if let Some(place) = listed::place(member.pid, pids, family) {
+        if let Some(place) = listed::place(member.id(), ids, family) {
             cpu_s[place] += member.now.cpu_s();
         }
     }
     let figures = |(place, (started, listed)): (usize, (&Started, &RanStage))| {
-        let member = pids[place].and_then(|pid| family.member(pid));
+        let member = ids[place].and_then(|id| family.member(id));
         let first_word = || started.own_words.first().cloned().unwrap_or_default();
         let in_the_end = started.end.map(|_| started.cpu_s.0 + started.cpu_s.1);
         let before = before.get(place).map_or(0.0, |before| before.cpu_seconds);

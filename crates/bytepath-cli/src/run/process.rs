@@ -13,6 +13,25 @@ use signal_hook::consts::SIGKILL;
 
 use crate::stat::Stat;
 
+/// Which process it is, also when another has its number. In the order in which they began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Id {
+    /// In the kernel's ticks since that did.
+    pub(super) began: u64,
+    pub(super) number: i32,
+}
+
+impl Id {
+    pub(super) fn new(pid: Pid, began: u64) -> Id {
+        Id { began, number: pid.as_raw_nonzero().get() }
+    }
+
+    /// Who has this number now.
+    pub(super) fn of(pid: Pid) -> Option<Id> {
+        Some(Id::new(pid, stat(pid)?.began))
+    }
+}
+
 /// A process as it is now.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Reading {
@@ -28,7 +47,7 @@ pub(super) struct Reading {
     pub(super) system_s: f64,
     /// The kernel's flags (PF_…).
     pub(super) flags: u64,
-    /// When it began, in the kernel's ticks since that did: what tells it from another of its number.
+    /// When it began, in the kernel's ticks since that did.
     pub(super) began: u64,
     /// Where its stack begins, which every exec(2) draws anew: 0 where that is kept from us.
     pub(super) stack: u64,
@@ -200,11 +219,6 @@ pub(super) fn parent(pid: Pid) -> Option<Pid> {
 pub(super) fn group(pid: Option<Pid>) -> Option<i32> {
     let pid = pid.map(|pid| nix::unistd::Pid::from_raw(pid.as_raw_nonzero().get()));
     nix::unistd::getpgid(pid).ok().map(nix::unistd::Pid::as_raw)
-}
-
-/// When it began, in the kernel's ticks.
-pub(super) fn began(pid: Pid) -> Option<u64> {
-    Some(stat(pid)?.began)
 }
 
 /// What it would tell of one that begins now.

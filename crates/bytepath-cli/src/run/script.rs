@@ -130,10 +130,12 @@ const BUILT_IN: &[&str] = &[
     "wait",
 ];
 
+/// What runs lines of its own in the same shell, whichever that is, and so may show its variables.
+const RUNS_LINES: &[&str] = &[".", "eval", "source", "trap"];
+
 /// What shows bash's own variables, or does what shows them; declare and its like also end with
 /// another code in a pipeline, where they fail.
-const SHOWING: &[&str] =
-    &["builtin", "command", "declare", "export", "readonly", "set", "trap", "typeset"];
+const SHOWING: &[&str] = &["builtin", "command", "declare", "export", "readonly", "set", "typeset"];
 
 /// What bash complains of as it starts, where it is wrong.
 const COMPLAINED_OF: &[&str] = &["BASH_COMPAT", "BASH_XTRACEFD"];
@@ -255,10 +257,14 @@ fn word_bytes_max() -> usize {
     32 * rustix::param::page_size()
 }
 
+/// Whether a letter may stand in the name of a variable.
+fn is_of_name(letter: &u8) -> bool {
+    letter.is_ascii_alphanumeric() || *letter == b'_'
+}
+
 /// Whether a word in front of a program sets a variable, to every shell.
-fn is_assignment(word: &[u8]) -> bool {
+pub(super) fn is_assignment(word: &[u8]) -> bool {
     let name = word.split(|byte| *byte == b'=').next().unwrap_or_default();
-    let is_of_name = |letter: &u8| letter.is_ascii_alphanumeric() || *letter == b'_';
     let begins = name.first().is_some_and(|first| !first.is_ascii_digit());
     begins && name.len() < word.len() && name.iter().all(is_of_name)
 }
@@ -268,7 +274,6 @@ fn is_assignment(word: &[u8]) -> bool {
 fn opens_subscript(word: &[u8]) -> bool {
     let bracket = word.iter().position(|byte| *byte == b'[');
     let Some((name, rest)) = bracket.map(|at| word.split_at(at)) else { return false };
-    let is_of_name = |letter: &u8| letter.is_ascii_alphanumeric() || *letter == b'_';
     let count = |wanted: u8| rest.iter().filter(|byte| **byte == wanted).count();
     let is_quoted = rest.iter().any(|byte| b"'\"\\".contains(byte));
     !name.is_empty() && name.iter().all(is_of_name) && (is_quoted || count(b'[') != count(b']'))
@@ -435,7 +440,8 @@ impl Reader<'_> {
             }
             let bare: Vec<u8> =
                 word.iter().copied().filter(|byte| !b"'\"\\$".contains(byte)).collect();
-            if self.replaces_itself && SHOWING.iter().any(|name| bare == name.as_bytes()) {
+            let is_any = |names: &[&str]| names.iter().any(|name| bare == name.as_bytes());
+            if is_any(RUNS_LINES) || (self.replaces_itself && is_any(SHOWING)) {
                 return Err("it may show variables that differ in a shell of its own");
             }
             let end = self.stage.text.len();
@@ -482,7 +488,6 @@ impl Reader<'_> {
         self.add(b"$");
         let braces = self.take_if(b'{');
         let rest = &self.line[self.at..];
-        let is_of_name = |letter: &u8| letter.is_ascii_alphanumeric() || *letter == b'_';
         let name = &rest[..rest.iter().take_while(|letter| is_of_name(letter)).count()];
         let of_the_shell = |own: &str| match own {
             "BASH" => name.starts_with(b"BASH") || name.starts_with(b"EPOCH"),
@@ -849,6 +854,10 @@ mod tests {
             "[[ x | y ]]",
             "a | x[1|2]=5",
             "x[1 | 2]=5 | b",
+            "eval a | b",
+            "x=1 . ./a | b",
+            "a | 'source' b",
+            "\\trap 'a' EXIT | b",
         ];
         for line in lines {
             assert_eq!(apart(line, "sh"), None, "{line}");

@@ -234,9 +234,10 @@ impl Stages {
         })
     }
 
-    /// The words of the stage that this process is, or becomes, as people wrote them.
+    /// The words of the stage that this process, which lives, is or becomes, as people wrote them.
     pub(super) fn own_words(&self, pid: Pid) -> Option<String> {
-        let stage = self.all.iter().find(|stage| stage.pid == Some(pid))?;
+        let is_it = |stage: &&Started| stage.pid == Some(pid) && stage.end.is_none();
+        let stage = self.all.iter().find(is_it)?;
         (!stage.own_words.is_empty()).then(|| stage.own_words.join(" "))
     }
 

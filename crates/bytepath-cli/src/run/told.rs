@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use bytepath_report::{Ran, RanDecision, RanPipe, RanStage, Sure, numbers};
-use rustix::process::Pid;
 
 use super::family::{Family, Joint, Member, Through};
 use super::listed::{WORTH_CPU_S, listed, members, place, workers};
 use super::measured::Measured;
-use super::process;
+use super::process::Id;
 use super::quota::Quotas;
 use super::stages::{End, Stages};
 use super::verdict;
@@ -45,7 +44,7 @@ impl Told {
         let family = watched.family.as_ref();
         // By the numbers that --metrics has told.
         let before = watched.measured.as_ref().map(Measured::listed).unwrap_or_default();
-        let (stages, pids) = listed(&watched.stages.all, family, whole.is_some(), before);
+        let (stages, ids) = listed(&watched.stages.all, family, whole.is_some(), before);
         let decisions = watched.decisions.iter();
         let mut notes = watched.stages.said.clone();
         notes.extend(watched.below.is_none().then(|| UNSEEN.to_owned()));
@@ -65,7 +64,7 @@ impl Told {
             stopped_s: family.map_or(0.0, |family| family.stopped.as_secs_f64()),
             exit: end.status(),
             stages,
-            pipes: pipes(&pids, family, &watched.stages, whole),
+            pipes: pipes(&ids, family, &watched.stages, whole),
             decisions: decisions
                 .map(|(at, what)| RanDecision { at_s: at.as_secs_f64(), what: what.clone() })
                 .collect(),
@@ -73,12 +72,12 @@ impl Told {
             ..Ran::default()
         };
         if unseen_cpu_s > 0.0 {
-            for (stage, member) in ran.stages.iter_mut().zip(members(&pids, family)) {
+            for (stage, member) in ran.stages.iter_mut().zip(members(&ids, family)) {
                 stage.cpu_at_least = member.is_none_or(|member| !member.seen_ended);
             }
         }
-        let shell = whole.and_then(|_| watched.stages.all.first()?.pid);
-        let mut judged = at_work(&ran, &pids, family, shell);
+        let shell = whole.and_then(|_| Some(family?.started(watched.stages.all.first()?.pid?)));
+        let mut judged = at_work(&ran, &ids, family, shell);
         // Stages that were started count what those used themselves.
         judged.unseen_cpu_s += whole.zip(family).map_or(0.0, |(_, family)| family.forgotten_s);
         if whole.is_none() {
@@ -153,12 +152,12 @@ impl Told {
 
 /// The run without the time in which it was stopped, in which nobody held it up, and without the pipes
 /// of the shell, which join all that it started; with how long each stage was seen.
-fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Option<Pid>) -> Ran {
+fn at_work(ran: &Ran, ids: &[Option<Id>], family: Option<&Family>, shell: Option<Id>) -> Ran {
     let mut ran = ran.clone();
-    let is_shell = |stage: usize| shell.is_some() && pids[stage] == shell;
+    let is_shell = |stage: usize| shell.is_some() && ids[stage] == shell;
     ran.pipes.retain(|pipe| !is_shell(pipe.from) && !is_shell(pipe.to));
     ran.seconds -= ran.stopped_s;
-    let workers = if ran.whole.is_none() { workers(pids, family) } else { members(pids, family) };
+    let workers = if ran.whole.is_none() { workers(ids, family) } else { members(ids, family) };
     for (stage, member) in ran.stages.iter_mut().zip(workers) {
         let Some(member) = member else { continue };
         let seen = member.seen_for();
@@ -185,8 +184,7 @@ fn unlisted(family: &Family) -> Option<String> {
 /// What the shell's processes took of the CPUs, as it learnt when it waited for them, beyond what
 /// was seen. Those that go on are not in it.
 fn unseen_cpu_s(waited_for_s: f64, family: &Family) -> f64 {
-    let goes_on =
-        |member: &&Member| member.alive && process::began(member.pid) == Some(member.now.began);
+    let goes_on = |member: &&Member| member.alive && member.is_there();
     let seen = family.members.iter().filter(|member| !goes_on(member));
     let seen_s: f64 = seen.map(|member| member.now.used_s()).sum();
     let more_s = waited_for_s - seen_s - family.forgotten_s;
@@ -245,15 +243,15 @@ fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
 /// The pipes between stages by their places in the list; those of a pipeline that was taken apart
 /// are known without having been seen, but not what went through them alone.
 fn pipes(
-    pids: &[Option<Pid>],
+    ids: &[Option<Id>],
     family: Option<&Family>,
     stages: &Stages,
     whole: Option<&str>,
 ) -> Vec<RanPipe> {
     let Some(family) = family else { return Vec::new() };
-    let place = |pid: Pid| place(pid, pids, family);
-    let lived_s = |pid: Pid| {
-        let member = family.member(pid)?;
+    let place = |id| place(id, ids, family);
+    let lived_s = |id| {
+        let member = family.member(id)?;
         Some(member.now.age.saturating_sub(member.stopped).as_secs_f64())
     };
     let joined = family.joints.values().filter_map(|joint| {
@@ -271,8 +269,8 @@ fn pipes(
         (from != to).then_some(RanPipe { at_least, agreed, seconds, ..pipe })
     });
     let mut all: Vec<RanPipe> = joined.collect();
-    let unseen = (1..pids.len()).filter(|_| whole.is_none()).filter_map(|to| {
-        let through = match (pids[to - 1], pids[to]?) {
+    let unseen = (1..ids.len()).filter(|_| whole.is_none()).filter_map(|to| {
+        let through = match (ids[to - 1], ids[to]?) {
             (None, _) => Through::Agreed(0),
             _ if stages.redirect(to - 1, to) => Through::Unknown,
             (Some(from), to) => match family.between(from, to) {

@@ -241,22 +241,21 @@ fn words(stage: &RanStage) -> Vec<&str> {
 /// The words from the program on: variables may be set in front of it, and a command of ours has its
 /// own name.
 fn from_program(stage: &RanStage) -> impl Iterator<Item = &str> {
-    let words = words(stage).into_iter().skip_while(|word| is_assignment(word));
+    let words = words(stage).into_iter();
+    let words = words.skip_while(|word| script::is_assignment(word.as_bytes()));
     words.skip_while(|word| *word == "bytepath")
-}
-
-fn is_assignment(word: &str) -> bool {
-    word.contains('=') && !word.starts_with('=')
 }
 
 /// The program's name; that of what it runs, if it only runs another.
 fn name(stage: &RanStage) -> String {
     let mut words = from_program(stage).peekable();
     let mut name = words.next().unwrap_or(stage.command.trim_end_matches('\0'));
-    'runners: while let Some((_, letters, names, before)) =
+    'runners: while let Some((runner, letters, names, before)) =
         RUNNERS.iter().find(|(it, ..)| *it == file_name(name))
     {
-        let is_option = |word: &&str| word.starts_with('-') || is_assignment(word);
+        // To env(1), whatever has a "=" in it sets a variable.
+        let sets = |word: &&str| *runner == "env" && word.contains('=');
+        let is_option = |word: &&str| word.starts_with('-') || sets(word);
         while let Some(option) = words.next_if(is_option) {
             match takes_word(option, letters, names) {
                 Some(true) => _ = words.next(),
@@ -629,6 +628,8 @@ mod tests {
         let cases: &[(&[&str], &str)] = &[
             (&["gzip"], "gzip"),
             (&["A=1", "'gzip'", "-6"], "gzip"),
+            (&["./v=1/gzip", "f"], "./v=1/gzip"),
+            (&["nice", "./v=1/gzip", "f"], "./v=1/gzip"),
             (&["nice", "-n", "5", "/bin/gzip"], "/bin/gzip"),
             (&["env", "-u", "A", "B=1", "timeout", "-k1", "9", "gzip"], "gzip"),
             (&["stdbuf", "-oL", "gzip"], "gzip"),

@@ -102,7 +102,7 @@ impl Watched {
         }
     }
 
-    /// Until now, since the look that was to be.
+    /// Until now, since the look that was to be; the others may have been stopped with us.
     fn stood_still(&mut self, next_look: Option<Instant>) {
         if let Some((family, look)) = self.family.as_mut().zip(next_look) {
             family.stood_still(look.elapsed());

@@ -54,6 +54,7 @@ const EVERYWHERE: &[&str] = &[
     "f() { echo from f | cat; }; f | tr f g",
     "cat <<E | tr a b\naaa\nE\n",
     "echo $(echo a | cat) | cat",
+    "eval 'echo a$BASH_SUBSHELL' | cat",
     "echo out 2>&1 | cat",
     "ls /nowhere-at-all 2>&1 | wc -l",
     "ls /nowhere-at-all | cat",

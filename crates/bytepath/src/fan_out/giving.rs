@@ -109,6 +109,7 @@ impl Lockstep<'_> {
     fn read_held(&mut self) -> Result<(), Ending> {
         let count = self.read_out(self.held)?;
         self.held -= count;
+        self.handed_on = false;
         self.write_to_all(count)
     }
 

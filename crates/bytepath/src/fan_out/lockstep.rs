@@ -29,8 +29,9 @@ pub(super) struct Lockstep<'a> {
     pub(super) source: &'a Endpoint<'a>,
     /// Whether the source gives its bytes to splice(2).
     pub(super) splices: bool,
-    /// Whether it gave the last bytes so.
+    /// Whether it gave the last bytes so, and whether they were handed on so.
     pub(super) spliced: bool,
+    pub(super) handed_on: bool,
     pub(super) sinks: Vec<Sink<'a>>,
     pub(super) meter: &'a Meter,
     pub(super) readers: Readers,
@@ -68,6 +69,7 @@ impl<'a> Lockstep<'a> {
             source: job.source,
             splices,
             spliced: splices,
+            handed_on: splices,
             sinks,
             meter,
             readers: job.readers,
@@ -97,7 +99,7 @@ impl<'a> Lockstep<'a> {
             bytes: self.bytes,
             ending,
             source_way: if self.spliced { "splice" } else { "read" },
-            sinks: self.sinks.iter().map(|sink| sink.served(self.spliced)).collect(),
+            sinks: self.sinks.iter().map(|sink| sink.served(self.handed_on)).collect(),
             plan: self.plan,
         }
     }
@@ -121,13 +123,13 @@ impl<'a> Lockstep<'a> {
         }
         match self.take()? {
             Taken::Held(count) => {
-                self.spliced = true;
+                (self.spliced, self.handed_on) = (true, true);
                 self.held = count;
                 self.came(count);
                 self.give_held()
             }
             Taken::Read(count) => {
-                self.spliced = false;
+                (self.spliced, self.handed_on) = (false, false);
                 self.came(count);
                 self.write_to_all(count)
             }

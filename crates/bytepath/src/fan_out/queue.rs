@@ -2,6 +2,7 @@
 //! file.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +25,9 @@ const REFUSED_FOR: Duration = Duration::from_millis(200);
 
 /// Pieces in the file at the most: their list is in memory.
 const SPILLED_MAX: usize = 1 << 20;
+
+/// A multiple of what file systems give and take back: of less than their blocks they free nothing.
+const BLOCK_BYTES: u64 = 64 << 10;
 
 /// How far sinks may be behind the source, and where what they have not taken is kept.
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +89,8 @@ pub(super) struct Pieces<'a> {
     /// When there was no more.
     refused: Option<Instant>,
     spilled: usize,
-    /// Where the file ends.
+    /// Up to where the file's blocks were given back, and where it ends.
+    freed_to: u64,
     spill_end: u64,
     /// How far it may go: who writes beyond is ended by a signal.
     spill_end_max: u64,
@@ -103,6 +108,7 @@ impl<'a> Pieces<'a> {
             granted_bytes: UNASKED_BYTES,
             refused: None,
             spilled: 0,
+            freed_to: 0,
             spill_end: 0,
             spill_end_max: getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX),
             taken: vec![Some(0); sinks],
@@ -179,7 +185,7 @@ impl<'a> Pieces<'a> {
     /// It could not be written there.
     pub(super) fn not_written(&mut self, FilePlace { at, bytes, .. }: FilePlace<'a>) {
         self.spill_end = at;
-        self.give_back(at, bytes);
+        self.give_back(at..at + bytes as u64);
     }
 
     fn push(&mut self, piece: Piece) {
@@ -226,7 +232,10 @@ impl<'a> Pieces<'a> {
             self.gone += 1;
             self.memory_bytes -= piece.memory_bytes();
             if let Piece::Spilled { at, bytes } = piece {
-                self.give_back(at, bytes);
+                // They leave in their order: what is not a block yet goes with the next.
+                let end = (at + bytes as u64) / BLOCK_BYTES * BLOCK_BYTES;
+                let begin = std::mem::replace(&mut self.freed_to, end);
+                self.give_back(begin..end);
             }
         }
         if self.pieces.is_empty() {
@@ -235,16 +244,16 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Gives a file system its blocks back, as well as it can.
-    fn give_back(&mut self, at: u64, bytes: usize) {
+    /// One piece less is in the file. Gives a file system its blocks back, as well as it can.
+    fn give_back(&mut self, part: Range<u64>) {
         let Some(file) = self.queue.spill else { return };
         self.spilled -= 1;
         if self.spilled == 0 {
-            self.spill_end = 0;
+            (self.freed_to, self.spill_end) = (0, 0);
             let _ = ftruncate(file, 0);
-        } else {
+        } else if !part.is_empty() {
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let _ = fallocate(file, hole, at, bytes as u64);
+            let _ = fallocate(file, hole, part.start, part.end - part.start);
         }
     }
 }
@@ -360,6 +369,29 @@ mod tests {
         assert_eq!(file.metadata().expect("it is ours").len(), 0);
         (0..=BUFFER_BYTES / 1000).for_each(|_| spill(&mut pieces, 7));
         assert!(sizes(&pieces).iter().all(|bytes| *bytes <= BUFFER_BYTES));
+    }
+
+    #[test]
+    fn the_blocks_of_small_pieces_are_given_back_while_others_are_still_in_the_file() {
+        use rustix::fs::{MemfdFlags, fstat, memfd_create};
+        let file = memfd_create("spilled", MemfdFlags::CLOEXEC).expect("a file");
+        let mut pieces = pieces(1000, Some(file.as_fd()));
+        let spill = |byte: u8, pieces: &mut Pieces<'_>| {
+            let place = pieces.place_in_file(1000).expect("there is a file");
+            place.write(&[byte; 1000]).expect("it takes them");
+            pieces.written(place);
+        };
+        (0..=255).cycle().take(1000).for_each(|byte| spill(byte, &mut pieces));
+        pieces.lost(1);
+        for byte in (0..=255).cycle().take(900) {
+            let Some(Piece::Spilled { at, bytes }) = pieces.next(0) else { panic!("it is there") };
+            let mut seen = vec![!byte; bytes];
+            read_all_at(file.as_fd(), &mut seen, at).expect("it is there");
+            assert_eq!(seen, [byte; 1000]);
+            pieces.took(0);
+        }
+        let kept = 512 * fstat(&file).expect("it is ours").st_blocks;
+        assert!(kept < 100 * 1000 + 2 * BLOCK_BYTES as i64, "{kept} of 1000000 are kept");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -192,6 +192,7 @@ impl<'a> Queued<'a> {
     /// Puts what the source gives into the queue, until it ends.
     fn feed(&self, bytes: &mut u64, plan: &mut FanOutPlan) -> Ending {
         let mut buffer = AlignedBuffer::new(BUFFER_BYTES);
+        let mut full_since = None;
         loop {
             let piece = match self.read(&mut buffer) {
                 Ok(count) => &buffer[..count],
@@ -209,7 +210,7 @@ impl<'a> Queued<'a> {
             *bytes += count;
             self.meter.moved(count);
             self.lags.came.store(*bytes, Relaxed);
-            if let Err(ending) = self.put(piece) {
+            if let Err(ending) = self.put(piece, &mut full_since) {
                 return ending;
             }
         }
@@ -246,9 +247,10 @@ impl<'a> Queued<'a> {
         }
     }
 
-    /// Puts a piece into the queue, once there is room.
-    fn put(&self, piece: &[u8]) -> Result<(), Ending> {
+    /// Puts a piece into the queue, once there is room; no piece has found any at once since then.
+    fn put(&self, piece: &[u8], full_since: &mut Option<Instant>) -> Result<(), Ending> {
         let mut state = self.lock();
+        let mut was_full = false;
         // Memory that the system does not give is as good as a queue that is full.
         while !(state.pieces.fits(piece.len()) && state.pieces.keep(piece)) {
             if self.is_cancelled() {
@@ -267,17 +269,23 @@ impl<'a> Queued<'a> {
                         true => state.pieces.written(place),
                         false => state.pieces.joined(place),
                     }
-                    self.more.notify_all();
-                    return Ok(());
+                    break;
                 }
                 state.pieces.not_written(place);
             }
-            let waited = self.room.wait_timeout(state, LASTS);
-            let (still, time) = waited.unwrap_or_else(PoisonError::into_inner);
-            state = still;
-            if time.timed_out() && !self.is_cancelled() {
+            was_full = true;
+            // Who takes a piece now and then wakes this, and holds the others up all the same.
+            let left = LASTS.saturating_sub(full_since.get_or_insert_with(Instant::now).elapsed());
+            if left.is_zero() {
+                *full_since = None;
                 state = self.tell_of_slowest(state);
+            } else {
+                let waited = self.room.wait_timeout(state, left);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
+        }
+        if !was_full {
+            *full_since = None;
         }
         self.more.notify_all();
         Ok(())

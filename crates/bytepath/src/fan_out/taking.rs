@@ -92,7 +92,7 @@ impl Lockstep<'_> {
         match splice(self.source.as_fd(), end.as_fd(), most, self.flags()) {
             Ok(0) => self.ended()?,
             Ok(count) => {
-                self.spliced = true;
+                (self.spliced, self.handed_on) = (true, true);
                 self.sinks[only].took(count);
                 self.came(count);
             }

@@ -6,6 +6,8 @@ use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use bytepath::fan_out::{AfterLoss, Ending, FanOutPlan, FannedOut, Lags, Lost, Queue};
 use bytepath::{Cancel, Endpoint, FanOut, Meter};
@@ -490,6 +492,39 @@ fn a_function_of_the_caller_that_panics_ends_it() {
             assert!(ended.is_err(), "{panics:?} was swallowed");
         });
     }
+}
+
+#[test]
+fn a_sink_that_takes_a_little_now_and_then_is_told_of_as_one_that_holds_the_others_up() {
+    bounded(|watch| {
+        watch.at("fed");
+        let (reader, writer) = pipe(65_536);
+        let wanted = stream(8_000_000);
+        let mut source = tempfile::tempfile().expect("a file");
+        source.write_all(&wanted).and_then(|()| source.rewind()).expect("written");
+        let source = Endpoint::source(source.as_fd()).expect("a source");
+        let ends = [Endpoint::sink(writer.as_fd()).ok()];
+        let is_told = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let reads = scope.spawn(|| {
+                let (mut reader, mut all, mut part) = (File::from(reader), vec![], [0; 65_536]);
+                while !is_told.load(Relaxed) && all.len() < 6_000_000 {
+                    let count = reader.read(&mut part).expect("it can be read");
+                    all.extend_from_slice(&part[..count]);
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                let rest = (wanted.len() - all.len()) as u64;
+                reader.take(rest).read_to_end(&mut all).expect("it can be read");
+                all
+            });
+            let queue = Queue { memory_bytes: 1 << 20, spill: None };
+            let on_full = |_| is_told.store(true, Relaxed);
+            let fan_out = FanOut::new(&source, &ends).leave_pipes();
+            fan_out.run_queued(queue, &Lags::of(1), &go_on, &on_full).expect("a thread");
+            assert!(reads.join().expect("it reads") == wanted);
+        });
+        assert!(is_told.into_inner());
+    });
 }
 
 /// Cancels what waits, once so many pipes that nobody reads have at least so much: how it ended, and

@@ -97,8 +97,8 @@ impl Member {
         }
         let place = self.sleeps_in.as_deref().unwrap_or_default();
         let starved =
-            || joints.values().any(|joint| joint.reader == self.pid && joint.fill_bytes == 0);
-        let held_up = || joints.values().any(|joint| joint.writer == self.pid && joint.is_full());
+            || joints.values().any(|joint| joint.reader == self.id() && joint.fill_bytes == 0);
+        let held_up = || joints.values().any(|joint| joint.writer == self.id() && joint.is_full());
         match () {
             () if place.contains("pipe_read") => Doing::WaitsForInput,
             () if place.contains("pipe_write") => Doing::WaitsForOutput,

@@ -6,10 +6,9 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_getpipe_size;
-use rustix::process::Pid;
 
 use super::{Family, Joint, Member, START_MOVES_BYTES};
-use crate::run::process;
+use crate::run::process::{self, Id};
 use crate::run::sizes::PipeSize;
 
 /// Of more that have an end of one pipe, the first are counted.
@@ -18,8 +17,8 @@ const ENDS_KEPT_MAX: usize = 64;
 /// Who has an end of a pipe.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Had {
-    /// For how long each had it, by its number.
-    times: BTreeMap<i32, Duration>,
+    /// For how long each had it.
+    times: BTreeMap<Id, Duration>,
     /// Whether others that had it have ended.
     outlived_others: bool,
 }
@@ -35,7 +34,7 @@ impl Family {
                 let end = usize::from(pipe.is_read);
                 ends.entry(pipe.number).or_default()[end].push(member);
                 let bytes = self.moved_by(member, end);
-                moved.extend(bytes.map(|bytes| (pipe.number, end, member.pid, bytes)));
+                moved.extend(bytes.map(|bytes| (pipe.number, end, member.id(), bytes)));
             }
         }
         for (number, ends) in ends {
@@ -54,11 +53,11 @@ impl Family {
                 (joint.writer, joint.reader, joint.had) = (writer, reader, had);
             }
         }
-        for (number, end, pid, bytes) in moved {
+        for (number, end, id, bytes) in moved {
             let Some(joint) = self.joints.get_mut(&number) else { continue };
-            let (ends, pid) = (&mut joint.moved[end], pid.as_raw_nonzero().get());
-            if ends.len() < ENDS_KEPT_MAX || ends.contains_key(&pid) {
-                ends.insert(pid, bytes);
+            let ends = &mut joint.moved[end];
+            if ends.len() < ENDS_KEPT_MAX || ends.contains_key(&id) {
+                ends.insert(id, bytes);
             }
         }
     }
@@ -70,25 +69,23 @@ impl Family {
     }
 
     fn had(&self, holders: &[&Member], before: Option<&Had>) -> Had {
-        let number = |pid: Pid| pid.as_raw_nonzero().get();
-        let has_ended =
-            |pid| !self.members.iter().any(|member| member.alive && number(member.pid) == pid);
-        let before_of = |pid| before?.times.get(&pid).copied();
-        let time = |holder: &Member| match before_of(number(holder.pid)) {
+        let has_ended = |id| !self.members.iter().any(|member| member.alive && member.id() == id);
+        let before_of = |id| before?.times.get(&id).copied();
+        let time = |holder: &Member| match before_of(holder.id()) {
             Some(before) => before + self.window,
             None => self.window.min(holder.now.age),
         };
         Had {
-            times: holders.iter().map(|holder| (number(holder.pid), time(holder))).collect(),
+            times: holders.iter().map(|holder| (holder.id(), time(holder))).collect(),
             outlived_others: before.is_some_and(|before| {
-                before.outlived_others || before.times.keys().any(|pid| has_ended(*pid))
+                before.outlived_others || before.times.keys().any(|id| has_ended(*id))
             }),
         }
     }
 }
 
 impl Joint {
-    pub(super) fn new(writer: Pid, reader: Pid) -> Joint {
+    pub(super) fn new(writer: Id, reader: Id) -> Joint {
         Joint {
             writer,
             reader,
@@ -119,8 +116,7 @@ impl Joint {
         wanted: usize,
         window: Duration,
     ) {
-        let of_reader =
-            members.iter().rev().find(|member| member.pid == self.reader && member.alive);
+        let of_reader = members.iter().find(|member| member.id() == self.reader && member.alive);
         let Some(reader) = of_reader else { return };
         let Some(end) = reader.pipes.iter().find(|end| end.is_read && end.number == number) else {
             return;
@@ -152,9 +148,9 @@ impl Joint {
 
 /// Who does the work of an end of a pipe, of those who have it: where others came with it and went, as what a
 /// loop runs, none that came for a moment and has moved nothing.
-fn worker(holders: &[&Member], had: &Had, moves: impl Fn(&Member) -> bool) -> Option<Pid> {
+fn worker(holders: &[&Member], had: &Had, moves: impl Fn(&Member) -> bool) -> Option<Id> {
     let longest = had.times.values().max().filter(|_| had.outlived_others);
-    let time = |holder: &Member| had.times[&holder.pid.as_raw_nonzero().get()];
+    let time = |holder: &Member| had.times[&holder.id()];
     let stays = |holder: &Member| longest.is_none_or(|longest| time(holder) * 2 >= *longest);
     // Those below come later, and one without children does the work itself.
     let workers = holders.iter().filter(|holder| stays(holder) || moves(holder));
@@ -164,13 +160,13 @@ fn worker(holders: &[&Member], had: &Had, moves: impl Fn(&Member) -> bool) -> Op
                 if before.has_children || !holder.has_children { holder } else { before }
             },
         );
-    worker.map(|worker| worker.pid)
+    worker.map(|worker| worker.id())
 }
 
 #[cfg(test)]
 mod tests {
     use rustix::pipe::fcntl_setpipe_size;
-    use rustix::process::getpid;
+    use rustix::process::{Pid, getpid};
 
     use bytepath::machine::CpuList;
 
@@ -186,16 +182,17 @@ mod tests {
             Member { has_children, ..Member::new(pid(number), reading) }
         };
         let (shell, child) = (member(1, true), member(2, false));
+        let ids = [shell.id(), child.id()];
         let of = |shell_ms, child_ms, outlived_others| {
-            let times = [(1, shell_ms), (2, child_ms)];
-            let times = times.map(|(pid, ms)| (pid, Duration::from_millis(ms))).into();
+            let times = [(ids[0], shell_ms), (ids[1], child_ms)];
+            let times = times.map(|(id, ms)| (id, Duration::from_millis(ms))).into();
             let had = Had { times, outlived_others };
             [false, true]
                 .map(|moves| worker(&[&shell, &child], &had, |it| moves && it.pid == child.pid))
         };
-        assert_eq!(of(1000, 100, true), [1, 2].map(|number| Some(pid(number))));
-        assert_eq!(of(150, 100, true), [Some(pid(2)); 2]);
-        assert_eq!(of(1000, 100, false), [Some(pid(2)); 2], "it may have been started late");
+        assert_eq!(of(1000, 100, true), ids.map(Some));
+        assert_eq!(of(150, 100, true), [Some(ids[1]); 2]);
+        assert_eq!(of(1000, 100, false), [Some(ids[1]); 2], "it may have been started late");
         assert_eq!(worker(&[], &Had::default(), |_| true), None);
     }
 
@@ -209,8 +206,8 @@ mod tests {
         let times = |before: Option<&Had>, age| {
             family.had(&[&Member::new(getpid(), reading(age))], before).times.into_values().next()
         };
-        let before =
-            Had { times: [(getpid().as_raw_nonzero().get(), ms(7))].into(), ..Had::default() };
+        let id = Member::new(getpid(), reading(ms(0))).id();
+        let before = Had { times: [(id, ms(7))].into(), ..Had::default() };
         for (before, age, time) in [
             (None, ms(20), ms(20)),
             (Some(&Had::default()), ms(20), ms(20)),
@@ -226,7 +223,7 @@ mod tests {
         let (read, write) = rustix::pipe::pipe().expect("a pipe");
         let number = rustix::fs::fstat(&read).expect("ours").st_ino;
         let members = [Member::new(getpid(), Reading::of(getpid()).expect("ours"))];
-        let mut joint = Joint::new(getpid(), getpid());
+        let mut joint = Joint::new(members[0].id(), members[0].id());
         let size = PipeSize::new(None);
         let second = Duration::from_secs(1);
         joint.look(number, &members, &size, 0, second);

@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::{Family, Joint, Member};
 use crate::run::placing::{May, Places, Seen};
-use crate::run::process::{self, Moved, Reading};
+use crate::run::process::{self, Id, Moved, Reading};
 use crate::sys::spawn;
 
 /// A program has counted its CPUs and begun its work once it moved this, or worked this long.
@@ -23,23 +23,20 @@ impl Family {
     /// The members as the one who places them wants to know them.
     pub(in crate::run) fn seen(&self) -> Vec<Seen> {
         let takes_part = |member: &&Member| {
-            let joined = |joint: &Joint| joint.writer == member.pid || joint.reader == member.pid;
+            let joined = |joint: &Joint| joint.writer == member.id() || joint.reader == member.id();
             member.looked_at && member.alive && self.joints.values().any(joined)
         };
-        let mut seen: Vec<_> =
-            self.members.iter().filter(takes_part).map(|member| self.seen_of(member)).collect();
+        let mut members: Vec<_> = self.members.iter().filter(takes_part).collect();
         let depths = self.depths();
-        seen.sort_by_key(|seen| depths.get(&seen.pid));
-        seen
+        members.sort_by_key(|member| depths.get(&member.id()));
+        members.into_iter().map(|member| self.seen_of(member)).collect()
     }
 
     /// How many pipes lead to each, of those to which any does; a ring of pipes ends the count.
-    fn depths(&self) -> BTreeMap<i32, usize> {
+    fn depths(&self) -> BTreeMap<Id, usize> {
         let mut writers = BTreeMap::new();
         for joint in self.joints.values() {
-            let [reader, writer] =
-                [joint.reader, joint.writer].map(|pid| pid.as_raw_nonzero().get());
-            writers.entry(reader).or_insert(writer);
+            writers.entry(joint.reader).or_insert(joint.writer);
         }
         let mut depths = BTreeMap::new();
         for reader in writers.keys() {
@@ -122,7 +119,7 @@ impl Member {
     /// Puts it back on all CPUs when it leaves us, and as impatient as any, if it is still there.
     pub(super) fn let_go(&mut self, allowed: &CpuList) {
         let is_ours = self.placed.is_some() || self.patient;
-        if is_ours && process::began(self.pid) == Some(self.now.began) {
+        if is_ours && self.is_there() {
             // If the kernel does not let us, it did not let us put it there either.
             let _ = self.place(None, allowed);
             if self.patient {
@@ -171,15 +168,16 @@ mod tests {
 
     #[test]
     fn pipes_put_the_stages_into_their_order() {
-        let pid = |number| Pid::from_raw(number).expect("one");
+        let id = |number| Id { began: 0, number };
         let size = PipeSize::new(None);
         let mut family = Family::new(Below::default(), size, CpuList::default(), None);
         for (number, writer, reader) in [(1, 30, 20), (2, 20, 40), (3, 40, 10), (4, 30, 50)] {
-            family.joints.insert(number, Joint::new(pid(writer), pid(reader)));
+            family.joints.insert(number, Joint::new(id(writer), id(reader)));
         }
-        let line = BTreeMap::from([(20, 1), (40, 2), (10, 3), (50, 1)]);
+        let line =
+            BTreeMap::from([(20, 1), (40, 2), (10, 3), (50, 1)].map(|(it, at)| (id(it), at)));
         assert_eq!(family.depths(), line);
-        family.joints.insert(5, Joint::new(pid(10), pid(30)));
+        family.joints.insert(5, Joint::new(id(10), id(30)));
         assert_eq!(family.depths().len(), 5, "a ring has an end too");
     }
 
@@ -242,7 +240,7 @@ mod tests {
         family.place(&first).expect("nothing is to be done");
         family.let_go();
         let stays = runs_on(pid, &[last].into());
-        let may = family.may(family.member(pid).expect("it was seen"));
+        let may = family.may(family.latest(pid).expect("it was seen"));
         child.kill().expect("it lives");
         child.wait().expect("it is ours");
         assert!(is_free && stays && may == May::Never, "{is_free} {stays} {may:?}");

@@ -1,9 +1,9 @@
 //! What went through each pipe, told by what its ends count of all that they read and write.
 
-use rustix::process::{Pid, getpid};
+use rustix::process::getpid;
 
 use super::{Family, Joint, Member};
-use crate::run::process::{self, Moved, OpenPipe};
+use crate::run::process::{self, Id, Moved, OpenPipe};
 
 /// Bytes that went through a pipe, as far as that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,14 +29,14 @@ impl Family {
         if joint.others() != [0; 2] {
             return self.by_several(joint);
         }
-        let own = |pid| self.member(pid).filter(|member| !self.counts_others(member));
+        let own = |id| self.member(id).filter(|member| !self.counts_others(member));
         let through = self.told(own(joint.writer), own(joint.reader), joint.most_bytes);
         let through = match through {
             Through::Agreed(_) => through,
             _ => self.past_a_splicer(joint, own).map_or(through, Through::About),
         };
         // What ended unseen was looked at before that, and so was the pipe.
-        let is_alive = |pid| self.member(pid).is_some_and(|member| member.alive);
+        let is_alive = |id| self.member(id).is_some_and(|member| member.alive);
         match self.is_at_least(joint) && !is_alive(joint.writer) {
             true => through,
             false => through.unless_less_than(joint.most_bytes),
@@ -48,7 +48,7 @@ impl Family {
     /// those tell that read nothing else.
     fn by_several(&self, joint: &Joint) -> Through {
         let read = |member: &Member| member.now.moved.map_or(0, |moved| moved.read_bytes);
-        let readers = joint.moved[1].keys().filter_map(|pid| self.member(Pid::from_raw(*pid)?));
+        let readers = joint.moved[1].keys().filter_map(|id| self.member(*id));
         // Who has waited counts what others read, also as the last program that a shell becomes.
         let readers = readers.filter(|it| !it.now.has_waited && read(it) > START_BYTES);
         let is_whole = |it: &&Member| it.seen_ended && !it.names_file;
@@ -70,10 +70,10 @@ impl Family {
     fn past_a_splicer<'a>(
         &'a self,
         joint: &Joint,
-        own: impl Fn(Pid) -> Option<&'a Member>,
+        own: impl Fn(Id) -> Option<&'a Member>,
     ) -> Option<u64> {
-        let moved = |pid| self.moved_in_all(own(pid)?);
-        let written = |pid| Some(self.passed_on(own(pid)?, moved(pid)?));
+        let moved = |id| self.moved_in_all(own(id)?);
+        let written = |id| Some(self.passed_on(own(id)?, moved(id)?));
         let joints = || self.joints.values().filter(|joint| joint.others() == [0; 2]);
         [joint.reader, joint.writer].into_iter().find_map(|middle| {
             let above = joints().find(|it| it.reader == middle)?;
@@ -91,8 +91,8 @@ impl Family {
         if member.seen_ended {
             return member.now.moved;
         }
-        let shell = self.member(member.now.parent?)?;
-        let mut others = self.members.iter().filter(|other| other.pid != member.pid);
+        let shell = self.parent(member)?;
+        let mut others = self.members.iter().filter(|other| other.id() != member.id());
         let is_alone = others.all(|other| other.now.parent != member.now.parent);
         (is_alone && shell.seen_ended && self.counts_others(shell)).then_some(shell.now.moved)?
     }
@@ -106,12 +106,12 @@ impl Family {
     /// Whether more may have gone through than that.
     pub(in crate::run) fn is_at_least(&self, joint: &Joint) -> bool {
         let is_whole = |member: &Member| member.seen_ended && !self.counts_others(member);
-        let whole = |pid| self.member(pid).is_some_and(is_whole);
+        let whole = |id| self.member(id).is_some_and(is_whole);
         !whole(joint.writer) && !whole(joint.reader)
     }
 
     /// What went from one to the other, if there is a pipe between them.
-    pub(in crate::run) fn between(&self, writer: Pid, reader: Pid) -> Through {
+    pub(in crate::run) fn between(&self, writer: Id, reader: Id) -> Through {
         self.told(self.member(writer), self.member(reader), 0)
     }
 
@@ -196,7 +196,7 @@ impl Family {
 
     /// What the pipe between them can hold.
     fn left_max(&self, writer: Option<&Member>, reader: Option<&Member>) -> u64 {
-        let ends = writer.zip(reader).map(|(writer, reader)| (writer.pid, reader.pid));
+        let ends = writer.zip(reader).map(|(writer, reader)| (writer.id(), reader.id()));
         let joint = self.joints.values().find(|it| Some((it.writer, it.reader)) == ends);
         let held = joint.map(|joint| joint.holds_bytes).filter(|bytes| *bytes > 0);
         held.unwrap_or_else(|| self.size.each_of(1, 0)) as u64
@@ -287,10 +287,10 @@ impl Member {
 impl Joint {
     /// How many others than the two that it joins had its ends, and wrote and read something.
     pub(in crate::run) fn others(&self) -> [usize; 2] {
-        let of = |end: usize, own: Pid| {
-            let (own, least) = (own.as_raw_nonzero().get(), START_MOVES_BYTES[end]);
+        let of = |end: usize, own: Id| {
+            let least = START_MOVES_BYTES[end];
             let moved = self.moved[end].iter();
-            moved.filter(|(pid, bytes)| **pid != own && **bytes > least).count()
+            moved.filter(|(id, bytes)| **id != own && **bytes > least).count()
         };
         [of(0, self.writer), of(1, self.reader)]
     }
@@ -368,10 +368,17 @@ mod tests {
 
     use bytepath::machine::CpuList;
 
+    use rustix::process::Pid;
+
     use super::*;
     use crate::run::below::Below;
     use crate::run::process::Reading;
     use crate::run::sizes::PipeSize;
+
+    /// Of one that began as this process did, as all of these tests do.
+    fn id(pid: Pid) -> Id {
+        Id { number: pid.as_raw_nonzero().get(), ..Id::of(getpid()).expect("ours") }
+    }
 
     #[test]
     fn bytes_through_a_pipe_are_known_where_both_ends_agree() {
@@ -414,6 +421,7 @@ mod tests {
                 let member = Member::new(pid, reading);
                 family.members.push(Member { seen_ended: true, words, ..member });
             }
+            let [first, mid, last] = [first, mid, last].map(id);
             let joints = [Joint::new(first, mid), Joint::new(mid, last)];
             family.joints.extend([1, 2].into_iter().zip(joints));
             family.joints.values().map(|joint| family.through(joint)).collect::<Vec<_>>()
@@ -457,7 +465,7 @@ mod tests {
                 let seen_ended = number < 4;
                 family.members.push(Member { seen_ended, ..Member::new(pid(number), reading) });
             }
-            let joints = [Joint::new(pid(1), pid(2)), Joint::new(pid(2), pid(4))];
+            let joints = [Joint::new(id(pid(1)), id(pid(2))), Joint::new(id(pid(2)), id(pid(4)))];
             family.joints.extend([1, 2].into_iter().zip(joints));
             family.joints.values().map(|joint| family.through(joint)).collect::<Vec<_>>()
         };
@@ -521,8 +529,8 @@ mod tests {
             let (below, size) = (Below::default(), PipeSize::new(None));
             let mut family = Family::new(below, size, CpuList::default(), None);
             let last = 2 + i32::try_from(readers.len()).expect("few");
-            let mut joint = Joint { most_bytes, ..Joint::new(pid(2), pid(last)) };
-            joint.moved[0] = [(1, 100 * mib), (2, 100 * mib)].into();
+            let mut joint = Joint { most_bytes, ..Joint::new(id(pid(2)), id(pid(last))) };
+            joint.moved[0] = [1, 2].map(|writer| (id(pid(writer)), 100 * mib)).into();
             for (number, (words, read_bytes)) in (3..).zip(readers) {
                 let (words, has_waited) = match words.strip_prefix("waited ") {
                     Some(words) => (words, true),
@@ -537,7 +545,7 @@ mod tests {
                 let (names_file, pipes) = (words.contains("file"), pipes.collect());
                 let words = words.to_owned();
                 family.members.push(Member { words, pipes, seen_ended, names_file, ..member });
-                joint.moved[1].insert(number, *read_bytes);
+                joint.moved[1].insert(id(pid(number)), *read_bytes);
             }
             (joint.others()[1], family.through(&joint))
         };
@@ -595,7 +603,7 @@ mod tests {
             member(2, reader, of_reader(read), false),
             member(3, "sh", of_shell, shell.is_some()),
         ];
-        family.between(pid(1), pid(2))
+        family.between(id(pid(1)), id(pid(2)))
     }
 
     #[test]

@@ -585,6 +585,18 @@ fn the_plan_is_explained() {
 }
 
 #[test]
+fn outputs_that_were_written_to_since_tee_is_refused_are_not_said_to_be_teed() {
+    if !may_trace() {
+        return;
+    }
+    let refused = "strace -qqq -o /dev/null -e inject=tee:error=EPERM $bytepath";
+    let done = shell(&format!("printf 12345 | {refused} tee --explain-plan /dev/stdout | cat"));
+    assert_eq!(done.stdout, "1234512345");
+    let said = done.stderr;
+    assert_eq!(said.matches("(pipe): write, 5 bytes").count(), 2, "{said}");
+}
+
+#[test]
 fn how_far_it_is_is_shown() {
     let folder = tempfile::tempdir().expect("a folder");
     few(folder.path());

@@ -55,7 +55,7 @@ use crate::error::{Failed, Refusal, Side, Stop};
 use crate::machine::{self, CpuList, LargePages};
 use crate::pages::HUGE_PAGE_BYTES;
 use crate::placement::leave_cpu;
-use crate::routes::in_flight::{bytes_ahead, cut, ends_before, position};
+use crate::routes::in_flight::{bytes_ahead, cut, ends_before, place, position};
 use crate::routes::pieces::Pieces;
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
 use crate::seal::Sealed;
@@ -471,11 +471,7 @@ impl<'a> Stretch<'a> {
         if room > reached {
             cut(self.span, NAME, self.sink_at + reached, self.sink_ends_at, reached)?;
         }
-        // Nobody can go on where the one stands behind what was copied, and the other does not.
-        let lseek = |side| move |errno| Stop::Failed(Failed::new(NAME, side, "lseek", errno));
-        let to = |at: u64| SeekFrom::Start(at + reached);
-        rustix::fs::seek(self.span.sink, to(self.sink_at)).map_err(lseek(Side::Sink))?;
-        rustix::fs::seek(self.span.source, to(self.source_at)).map_err(lseek(Side::Source))?;
+        place(self.span, NAME, self.source_at + reached, self.sink_at + reached)?;
         if self.slices().is_fault() {
             // Of a page that cannot be had a write says why not, once it has no room that was cut off here.
             let page = rustix::param::page_size() as u64;

@@ -22,7 +22,7 @@ mod shape;
 mod stand;
 
 pub(super) use shape::{Shape, suits};
-pub(super) use stand::{bytes_ahead, cut, ends_before, position};
+pub(super) use stand::{bytes_ahead, cut, ends_before, place, position};
 
 /// A chunk that makes no progress is queued again at most this often.
 const RETRIES_MAX: u32 = 1000;

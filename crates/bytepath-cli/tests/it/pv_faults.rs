@@ -108,6 +108,29 @@ fn interrupted_and_refused_calls_cost_no_byte() {
 }
 
 #[test]
+fn a_hole_that_its_sink_cannot_be_made_longer_by_is_written() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    let gave_up = "copy-file-range gave up at byte ";
+    for (error, told) in
+        [("EINTR", "bytes by copy-file-range, "), ("EPERM", gave_up), ("EOPNOTSUPP", gave_up)]
+    {
+        let line = format!(
+            "cp a sp && truncate -s 2M sp && cat a >>sp && truncate -s 4M sp && \
+             strace -f -qq -o log -e trace=ftruncate -e inject=ftruncate:error={error}:when=1 \
+             {BYTEPATH} pv -q --explain-plan sp >out && cmp sp out"
+        );
+        let mut command = Command::new("sh");
+        let done = run(command.args(["-c", &line]).current_dir(folder.path()));
+        let is_told = done.stderr.contains(told);
+        assert!(done.status.success() && is_told, "{error}: {done:?}");
+        assert_fired(folder.path(), error);
+    }
+}
+
+#[test]
 fn what_did_not_reach_the_device_is_told_of() {
     if !installed("strace") {
         return;

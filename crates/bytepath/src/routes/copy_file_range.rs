@@ -164,7 +164,8 @@ fn next_data(span: &Span<'_>, holes: &Holes<'_>, left: &mut u64) -> Result<Optio
 fn grow(span: &Span<'_>, hole: u64) -> Result<(), Stop> {
     span.meter.called();
     let at = rustix::fs::tell(span.sink).map_err(|e| failed(Side::Sink, "lseek", e))?;
-    rustix::fs::ftruncate(span.sink, at + hole).map_err(|e| failed(Side::Sink, "ftruncate", e))?;
+    rustix::io::retry_on_intr(|| rustix::fs::ftruncate(span.sink, at + hole))
+        .map_err(|errno| judged(span, NAME, "ftruncate", errno))?;
     let placed = rustix::fs::seek(span.sink, SeekFrom::Start(at + hole));
     placed.map(drop).map_err(|e| failed(Side::Sink, "lseek", e))
 }

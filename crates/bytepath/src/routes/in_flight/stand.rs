@@ -114,6 +114,6 @@ pub(in crate::routes) fn cut(
 ) -> Result<(), Stop> {
     span.meter.called();
     let to = if moved == 0 { bytes } else { position };
-    rustix::fs::ftruncate(span.sink, to)
+    rustix::io::retry_on_intr(|| rustix::fs::ftruncate(span.sink, to))
         .map_err(|errno| Stop::Failed(Failed::new(name, Side::Sink, "ftruncate", errno)))
 }

@@ -99,6 +99,14 @@ fn interrupted_and_refused_calls_cost_no_byte() {
         (&["inject=fcntl:error=EPERM:when=6+"], "-q a"),
         (&["inject=fdatasync:error=EINTR:when=1+2"], "-qY a"),
         (&["inject=fdatasync:error=EINVAL"], "-q --durable a"),
+        // A file that has grown since the call looked for more.
+        (&["inject=splice:retval=0:when=1"], "-q --route splice a"),
+        (&["inject=splice:retval=0:when=1"], "-q --route splice-through a"),
+        (&["inject=sendfile:retval=0:when=1"], "-q --route sendfile a"),
+        (
+            &["inject=copy_file_range:retval=0:when=1"],
+            "-q --route copy-file-range a -o out; cat out",
+        ),
     ];
     for (faults, words) in cases {
         let done = traced(Which::Ours, folder.path(), faults, words);

@@ -93,11 +93,16 @@ impl Route for CopyFileRange {
                 }
             }
         }
-        let rest = copy(span, left)?;
-        // Where all came that the source said it had, its end is where the kernel sees it.
-        match rest == 0 || span.limit - rest >= span.source.bytes() {
-            true => Ok(()),
-            false => super::ended(span),
+        let mut zero_at = None;
+        loop {
+            left = copy(span, left)?;
+            // Where all came that the source said it had, its end is where the kernel sees it.
+            if left == 0
+                || span.limit - left >= span.source.bytes()
+                || super::ended(span, left, &mut zero_at)?
+            {
+                return Ok(());
+            }
         }
     }
 }

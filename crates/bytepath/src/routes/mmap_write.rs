@@ -70,11 +70,14 @@ impl Route for MmapWrite {
 
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         machine::maps_to_its_end(span.source.as_fd()).map_err(Stop::Declined)?;
-        let mut left = span.limit;
+        let (mut left, mut zero_at) = (span.limit, None);
         while left > 0 {
             let most = left.min(bytes_ahead(span)).min(WINDOW_BYTES as u64);
             if most == 0 {
-                return super::ended(span);
+                match super::ended(span, left, &mut zero_at)? {
+                    true => break,
+                    false => continue,
+                }
             }
             write_window(span, most as usize)?;
             left -= most;

@@ -44,7 +44,7 @@ impl OwnPipe {
 
     pub(super) fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut waiter = span.waiter();
-        let mut left = span.limit;
+        let (mut left, mut zero_at) = (span.limit, None);
         let choosy = span.sink.kind() == Kind::File && span.knobs.chunk_bytes.is_none();
         let mut pieces = choosy.then(Pieces::default);
         let mut room = Room::for_file(span);
@@ -65,7 +65,10 @@ impl OwnPipe {
                     let most = span.next_bytes(left, self.bytes).min(self.bytes);
                     let count = self.fill(span, &mut waiter, most)?;
                     if count == 0 {
-                        return super::ended(span);
+                        match super::ended(span, left, &mut zero_at)? {
+                            true => break,
+                            false => continue,
+                        }
                     }
                     if span.source.kind() != Kind::File {
                         // How long a peer was waited for says nothing about pieces.

@@ -180,17 +180,17 @@ impl Route for Parallel {
     }
 
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
-        let mut left = span.limit;
+        let (mut left, mut zero_at) = (span.limit, None);
         while left > 0 {
             let most = left.min(bytes_ahead(span));
             let copied = match most {
                 0 => 0,
                 most => Stretch::new(span, most)?.carry()?,
             };
-            if copied < most || most == 0 {
-                return super::ended(span);
-            }
             left -= copied;
+            if (copied < most || most == 0) && super::ended(span, left, &mut zero_at)? {
+                break;
+            }
         }
         Ok(())
     }

@@ -127,14 +127,16 @@ fn direct(span: &Span<'_>) -> Result<(), Stop> {
     let mut waiter = span.waiter();
     let ends = Ends::both(span.source.as_fd(), span.sink.as_fd());
     let flags = nonblock_if(waiter.nonblocking());
-    let mut left = span.limit;
+    let (mut left, mut zero_at) = (span.limit, None);
     while left > 0 {
         before(&mut waiter, &[span.source, span.sink], ends)?;
         let most = span.next_bytes(left, SLICE_BYTES_MAX).min(span.splice_takes_bytes());
         match rustix::pipe::splice(span.source, None, span.sink, None, most, flags) {
             Ok(0) => {
                 span.meter.called();
-                return super::ended(span);
+                if super::ended(span, left, &mut zero_at)? {
+                    break;
+                }
             }
             Ok(count) => {
                 span.meter.moved(count as u64);

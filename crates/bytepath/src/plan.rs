@@ -624,6 +624,19 @@ mod tests {
     }
 
     #[test]
+    fn routes_that_keep_bytes_of_a_file_in_memory_or_a_pipe_of_ours_say_so() {
+        let (from, to) = (tempfile::tempfile().expect("a file"), tempfile::tempfile());
+        let to = to.expect("a file");
+        let (source, sink) = (Endpoint::source(from.as_fd()), Endpoint::sink(to.as_fd()));
+        let (source, sink) = (source.expect("a source"), sink.expect("a sink"));
+        let job = Job::new(&source, &sink);
+        let holding = ROUTES.iter().filter(|route| route.suits(&job).is_ok());
+        let holding = holding.filter(|route| route.holds_bytes(&job)).map(|route| route.name());
+        let names: Vec<_> = holding.collect();
+        assert_eq!(names, ["splice", "read-write", "dontcache", "fadvise"]);
+    }
+
+    #[test]
     fn an_end_of_whole_blocks_is_not_moved_by_slices_of_any_size() {
         use rustix::fs::{Mode, OFlags};
         let named = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("a file");

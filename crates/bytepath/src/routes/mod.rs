@@ -294,10 +294,10 @@ pub trait Route: Sync + Sealed {
     }
 
     /// Whether bytes of such a job may be in neither end while it moves them, but in memory or a pipe of
-    /// ours: a process that ends meanwhile loses them, and a [`Cancel`] has them told. Files still have
-    /// theirs.
-    fn holds_bytes(&self, job: &Job<'_>) -> bool {
-        !job.source.kind().is_cached()
+    /// ours: a process that ends meanwhile loses them, or leaves a file's position ahead by them. A [`Cancel`]
+    /// sets that back, or has them told.
+    fn holds_bytes(&self, _: &Job<'_>) -> bool {
+        false
     }
 
     /// Whether it takes a file's size for what it has. Files of /proc and /sys say 0 and have content,

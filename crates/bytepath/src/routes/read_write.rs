@@ -45,7 +45,6 @@ impl Route for ReadWrite {
         Ok(Rank::Copies)
     }
 
-    /// Of a file as well, whose position is ahead by what was not written: a [`Cancel`] sets it back.
     fn holds_bytes(&self, _: &Job<'_>) -> bool {
         true
     }

@@ -52,9 +52,11 @@ impl Route for Splice {
             && job.bytes_known().is_some_and(|bytes| bytes >= OWN_PIPE_BYTES as u64)
     }
 
+    /// Not said of a file's on their way to a socket: whoever waits for that, instead of sleeping in the call,
+    /// gives it nothing until it is half empty, and shows a slow reader in jumps.
     fn holds_bytes(&self, job: &Job<'_>) -> bool {
         let (source, sink) = (job.source.kind(), job.sink.kind());
-        !source.is_cached() && !is_direct(source, sink)
+        !(is_direct(source, sink) || source.is_cached() && sink.is_socket())
     }
 
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {

@@ -727,6 +727,26 @@ fn a_plan_is_explained_also_where_the_movement_breaks_off() {
     }
 }
 
+#[test]
+fn a_route_that_gave_up_in_the_first_moment_is_not_said_to_have_moved_anything() {
+    let text = fs::read("/proc/kallsyms").unwrap_or_default();
+    if text.len() < 1 << 20 {
+        return println!("skipped: no /proc file is long enough");
+    }
+    let (out, near) = pipe().expect("a pipe");
+    let mut command = ours(&["-q", "--explain-plan", "/proc/kallsyms"]);
+    let program = spawned(command.stdout(near).stderr(Stdio::piped()));
+    drop(command);
+    until("the first moment is over", || catches(program.group, Signal::TERM));
+    let mut got = Vec::new();
+    fs::File::from(out).read_to_end(&mut got).expect("read");
+    assert_eq!(got.len(), text.len());
+    let done = program.done();
+    assert!(done.status.success(), "{done:?}");
+    assert!(done.stderr.contains("splice gave up at byte 0: "), "{}", done.stderr);
+    assert!(done.stderr.contains(" bytes by read-write, "), "{}", done.stderr);
+}
+
 /// A pipe that programs started by other tests do not inherit.
 pub(crate) fn pipe() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC)

@@ -139,6 +139,23 @@ fn a_hole_that_its_sink_cannot_be_made_longer_by_is_written() {
 }
 
 #[test]
+fn routes_that_gave_up_are_told_also_where_the_last_one_fails() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    let line = format!(
+        "strace -f -qq -o log -P $PWD/out -e inject=copy_file_range,sendfile:error=EINVAL \
+         -e inject=splice:error=EINVAL:when=2+ -e inject=write:error=ENOSPC:when=2 \
+         {BYTEPATH} pv -q --explain-plan a >out"
+    );
+    let mut command = Command::new("sh");
+    let done = run(command.args(["-c", &line]).current_dir(folder.path()));
+    let said = ["splice gave up at byte ", "by splice, by read-write,", "broke off"];
+    done.refused(16, &said);
+}
+
+#[test]
 fn what_did_not_reach_the_device_is_told_of() {
     if !installed("strace") {
         return;

@@ -7,7 +7,7 @@ use crate::error::{Failed, Refusal, Side, Stop};
 use crate::meter::Meter;
 use crate::outlets::whole;
 use crate::pages::{Memory, PageSize, page_bytes};
-use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use crate::routes::{Aliasing, Job, MESSAGE_BYTES, Rank, Route, Span};
 use crate::seal::Sealed;
 use crate::wait::{Ends, Waiter};
 use rustix::io::Errno;
@@ -205,6 +205,9 @@ pub(super) fn read(
     }
 }
 
+/// The longest message of UDP. What is longer is no record but what a device such as /dev/urandom gives at once.
+const DATAGRAM_BYTES_MAX: usize = 65_507;
+
 /// Writes all of `from`. `first` is the answer to a call already made with all of it.
 pub(super) fn write_all(
     span: &Span<'_>,
@@ -214,8 +217,15 @@ pub(super) fn write_all(
     first: Option<Result<usize, Errno>>,
 ) -> Result<(), Stop> {
     let (mut rest, mut first) = (from, first);
+    let is_sent_whole = from.len() <= DATAGRAM_BYTES_MAX
+        || span.source.kind() == Kind::OtherSocket
+        || !span.sink.makes_messages();
+    let most = match is_sent_whole {
+        true => from.len(),
+        false => span.next_bytes(from.len() as u64, MESSAGE_BYTES),
+    };
     while !rest.is_empty() {
-        match write(span, waiter, blocking, rest, first.take()) {
+        match write(span, waiter, blocking, &rest[..rest.len().min(most)], first.take()) {
             Ok(count) => rest = &rest[count..],
             Err(stop) => return Err(with_stranded(stop, span, rest)),
         }

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::endpoint::{self, Endpoint, Kind};
+use crate::endpoint::{Endpoint, Kind};
 use crate::error::{Failed, Refusal, Side, Stop};
+use crate::outlets::own_pipe;
 use crate::routes::pieces::Pieces;
 use crate::routes::read_write::with_stranded;
 use crate::routes::room::Room;
@@ -32,13 +33,7 @@ pub(super) struct OwnPipe {
 
 impl OwnPipe {
     pub(super) fn open(name: &'static str, span: &Span<'_>) -> Result<OwnPipe, Stop> {
-        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-            .map_err(|errno| Stop::Declined(Refusal::errno("no pipe to splice through", errno)))?;
-        let asked = span.knobs.pipe_bytes.unwrap_or(OWN_PIPE_BYTES);
-        // A refusal (fs.pipe-user-pages-soft used up) leaves the size it has, which also works.
-        let bytes = endpoint::set_pipe_bytes(writer.as_fd(), asked)
-            .or_else(|_| rustix::pipe::fcntl_getpipe_size(&writer))
-            .unwrap_or(rustix::pipe::PIPE_BUF);
+        let (reader, writer, bytes) = own_pipe(span.knobs.pipe_bytes.unwrap_or(OWN_PIPE_BYTES))?;
         Ok(OwnPipe { name, reader, writer, bytes })
     }
 

@@ -75,6 +75,15 @@ impl Route for ReadWrite {
     }
 }
 
+/// Carries at most so many bytes, as a part of the work of another route, which begins where they end.
+pub(super) fn part(name: &'static str, span: &Span<'_>, limit: u64) -> Result<(), Stop> {
+    if limit == 0 {
+        return Ok(());
+    }
+    let carried = ReadWrite.carry(&Span { limit, beyond: 0, ..*span });
+    carried.map_err(|stop| stop.of_route(name))
+}
+
 /// Whether it may give records of any size: a read of less would lose the rest of one, and each is passed on
 /// by one write.
 fn gives_records(source: Kind) -> bool {

@@ -88,7 +88,8 @@ impl Route for Reflink {
             ))));
         }
         let shared = share(span, span.limit, block)?;
-        copy(span, span.limit - shared)
+        // What is no whole block; and whether the source ends there shows by reading.
+        read_write::part(NAME, span, span.limit - shared)
     }
 }
 
@@ -135,12 +136,4 @@ fn block_bytes(span: &Span<'_>) -> Result<u64, Stop> {
         Ok(_) => Ok(BLOCK_BYTES_MAX),
         Err(errno) => Err(Stop::Declined(Refusal::errno("the block size is not to be had", errno))),
     }
-}
-
-/// Copies what is no whole block, and sees that the source ends there.
-fn copy(span: &Span<'_>, limit: u64) -> Result<(), Stop> {
-    if limit == 0 {
-        return Ok(());
-    }
-    read_write::ReadWrite.carry(&Span { limit, ..*span }).map_err(|stop| stop.of_route(NAME))
 }

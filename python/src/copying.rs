@@ -256,9 +256,9 @@ fn move_between(
         (Err(stopped), Some(ended)) => Err(ended_by(ended, stopped)),
         (Err(error), None) => Err(errors::carrying(py, error, asked.before)),
         // All was there already.
-        (Ok((moved, _)), Some(ended)) => Err(ended_by(ended, stopped_at(moved.bytes))),
+        (Ok((moved, _)), Some(ended)) => Err(ended_by(ended, stopped_at(&moved))),
         (Ok((moved, planning)), None) => {
-            tell(&watch).map_err(|ended| with_cause(ended, stopped_at(moved.bytes)))?;
+            tell(&watch).map_err(|ended| with_cause(ended, stopped_at(&moved)))?;
             let gave = moved.declined.into_iter();
             Ok(Moved {
                 bytes: moved.bytes,
@@ -273,8 +273,9 @@ fn move_between(
 }
 
 /// The end of a job of which nothing is under way.
-fn stopped_at(offset: u64) -> CarryError {
-    TransferError::Cancelled { offset, stranded: Vec::new() }.into()
+fn stopped_at(moved: &bytepath::Moved) -> CarryError {
+    let (offset, route, declined) = (moved.bytes, moved.route, moved.declined.clone());
+    TransferError::Cancelled { offset, stranded: Vec::new(), route, declined }.into()
 }
 
 /// Whether it is over in a moment: neither end can keep it waiting.

@@ -134,7 +134,7 @@ fn transfer(mut error: TransferError, before: u64) -> CopyError {
             let route = declined.last().map(|gave| gave.route);
             CopyError { route, ..CopyError::new(Errno::OPNOTSUPP, text, offset) }
         }
-        TransferError::Cancelled { offset, stranded } => {
+        TransferError::Cancelled { offset, stranded, .. } => {
             CopyError { stranded, ..CopyError::new(Errno::CANCELED, text, offset) }
         }
         TransferError::MeterInUse => CopyError::new(Errno::BUSY, text, before),

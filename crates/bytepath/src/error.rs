@@ -5,6 +5,8 @@ use std::fmt;
 
 use rustix::io::Errno;
 
+use crate::transfer::Gave;
+
 /// Which end of a movement an error belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -85,12 +87,15 @@ pub struct Failed {
     /// Bytes taken from the source that the sink did not take. Empty where the source could be
     /// set back, so that reading it again gives them.
     pub stranded: Vec<u8>,
+    /// Routes of the transfer that gave up before, in order.
+    pub declined: Vec<Gave>,
 }
 
 impl Failed {
     /// A failure at `offset`, nothing stranded.
     pub fn new(route: &'static str, side: Side, call: &'static str, errno: Errno) -> Self {
-        Failed { route, side, call, errno, offset: 0, stranded: Vec::new() }
+        let (stranded, declined) = (Vec::new(), Vec::new());
+        Failed { route, side, call, errno, offset: 0, stranded, declined }
     }
 }
 
@@ -121,7 +126,7 @@ impl fmt::Display for Failed {
 
 impl fmt::Debug for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failed { route, side, call, errno, offset, stranded } = self;
+        let Failed { route, side, call, errno, offset, stranded, declined } = self;
         f.debug_struct("Failed")
             .field("route", route)
             .field("side", side)
@@ -129,6 +134,7 @@ impl fmt::Debug for Failed {
             .field("errno", errno)
             .field("offset", offset)
             .field("stranded", &Count(stranded))
+            .field("declined", declined)
             .finish()
     }
 }

@@ -321,15 +321,17 @@ impl Planning<'_> {
         self.broke_off = true;
         match error {
             TransferError::Failed(failed) => {
-                self.came_by(&[], failed.route, failed.offset);
+                self.gave_up(&failed.declined);
+                self.came_by(&failed.declined, failed.route, failed.offset);
                 self.handed_out_bytes = failed.stranded.len() as u64;
             }
             TransferError::Declined { offset, declined } => {
                 self.gave_up(declined);
                 self.came_by(declined, self.total.route, *offset);
             }
-            TransferError::Cancelled { offset, stranded } => {
-                self.total.bytes += offset;
+            TransferError::Cancelled { offset, stranded, route, declined } => {
+                self.gave_up(declined);
+                self.came_by(declined, route, *offset);
                 self.handed_out_bytes = stranded.len() as u64;
             }
             TransferError::MeterInUse | TransferError::PipeSize(_) | TransferError::OtherJob(_) => {
@@ -685,7 +687,8 @@ mod tests {
             cancel.cancel();
             moving.join().expect("it ends").expect_err("it is cancelled")
         });
-        let CarryError::Transfer(TransferError::Cancelled { offset, stranded }) = stopped else {
+        let CarryError::Transfer(TransferError::Cancelled { offset, stranded, .. }) = stopped
+        else {
             panic!("{stopped:?}");
         };
         assert_eq!((offset, stranded.len()), (4096, 10_000 - 4096));
@@ -719,6 +722,32 @@ mod tests {
         let told = planning.told().join("\n");
         let came = "came: 20 bytes by splice, by copy-file-range, by read-write,";
         assert!(told.contains(came), "{told}");
+    }
+
+    #[test]
+    fn routes_that_gave_up_before_it_broke_off_are_told_with_what_they_moved() {
+        use crate::{Failed, Side};
+
+        let source = Endpoint::open_source("/dev/zero").expect("a source");
+        let sink = Endpoint::open_sink("/dev/null").expect("a sink");
+        let job = Job::new(&source, &sink);
+        let declined = || vec![Gave { route: "splice", offset: 3, why: "it says no".to_owned() }];
+        let failed = Failed::new("read-write", Side::Sink, "write", Errno::NOSPC);
+        for error in [
+            Failed { offset: 5, declined: declined(), ..failed }.into(),
+            TransferError::Cancelled {
+                offset: 5,
+                stranded: Vec::new(),
+                route: "read-write",
+                declined: declined(),
+            },
+        ] {
+            let mut planning = Wishes::default().begin(&job, Knobs::default()).expect("a plan");
+            planning.broke_off(&error);
+            let told = planning.told().join("\n");
+            assert!(told.contains("splice gave up at byte 3: it says no"), "{told}");
+            assert!(told.contains("came: 5 bytes by splice, by read-write,"), "{told}");
+        }
     }
 
     #[test]

@@ -66,6 +66,10 @@ pub enum TransferError {
         offset: u64,
         /// Bytes taken from a source that cannot be set back, and not delivered.
         stranded: Vec<u8>,
+        /// The route that was at work.
+        route: &'static str,
+        /// Routes that gave up before, in order.
+        declined: Vec<Gave>,
     },
     /// The meter is already told by another transfer.
     #[error("this meter already counts another transfer; give each its own")]
@@ -88,10 +92,12 @@ impl fmt::Debug for TransferError {
                 .field("offset", offset)
                 .field("declined", declined)
                 .finish(),
-            TransferError::Cancelled { offset, stranded } => f
+            TransferError::Cancelled { offset, stranded, route, declined } => f
                 .debug_struct("Cancelled")
                 .field("offset", offset)
                 .field("stranded", &Count(stranded))
+                .field("route", route)
+                .field("declined", declined)
                 .finish(),
             TransferError::MeterInUse => f.write_str("MeterInUse"),
             TransferError::PipeSize(refusal) => f.debug_tuple("PipeSize").field(refusal).finish(),
@@ -153,8 +159,7 @@ impl<'a> Transfer<'a> {
             };
             let offset = meter.bytes() - start;
             let last = place + 1 == self.plan.routes().len();
-            let why = went_on(stop, offset, last)?;
-            declined.push(Gave { route: choice.route.name(), offset, why });
+            went_on(stop, (choice.route.name(), offset), last, &mut declined)?;
         }
         Err(TransferError::Declined { offset: meter.bytes() - start, declined })
     }
@@ -233,16 +238,29 @@ fn kept(stranded: &[u8]) -> String {
     }
 }
 
-/// Whether the next route may go on after this stop, and why the one before could not.
-fn went_on(stop: Stop, offset: u64, last: bool) -> Result<String, TransferError> {
-    match stop {
-        Stop::Declined(refusal) => Ok(refusal.to_string()),
+/// Keeps why a route could not go on there, if the next one may.
+fn went_on(
+    stop: Stop,
+    (route, offset): (&'static str, u64),
+    last: bool,
+    gave_up: &mut Vec<Gave>,
+) -> Result<(), TransferError> {
+    let declined = std::mem::take(gave_up);
+    let why = match stop {
+        Stop::Declined(refusal) => refusal.to_string(),
         // Which end failed does not show from inside the kernel; a more general route will tell,
         // or get through.
-        Stop::Failed(failed) if failed.side == Side::Either && !last => Ok(failed.to_string()),
-        Stop::Failed(failed) => Err(TransferError::Failed(Failed { offset, ..failed })),
-        Stop::Cancelled { stranded } => Err(TransferError::Cancelled { offset, stranded }),
-    }
+        Stop::Failed(failed) if failed.side == Side::Either && !last => failed.to_string(),
+        Stop::Failed(failed) => {
+            return Err(TransferError::Failed(Failed { offset, declined, ..failed }));
+        }
+        Stop::Cancelled { stranded } => {
+            return Err(TransferError::Cancelled { offset, stranded, route, declined });
+        }
+    };
+    *gave_up = declined;
+    gave_up.push(Gave { route, offset, why });
+    Ok(())
 }
 
 #[cfg(test)]
@@ -332,10 +350,12 @@ mod tests {
     fn a_failure_whose_side_is_unknown_goes_to_the_next_route_unless_it_is_the_last() {
         let failed =
             || Stop::Failed(Failed::new("splice", Side::Either, "splice", rustix::io::Errno::IO));
-        assert!(went_on(failed(), 5, false).is_ok());
-        assert!(
-            matches!(went_on(failed(), 5, true), Err(TransferError::Failed(f)) if f.offset == 5)
-        );
+        let (at, mut gave_up) = (("splice", 5), Vec::new());
+        assert!(went_on(failed(), at, false, &mut gave_up).is_ok());
+        let Err(TransferError::Failed(failed)) = went_on(failed(), at, true, &mut gave_up) else {
+            panic!("it went on");
+        };
+        assert_eq!((failed.offset, failed.declined.len()), (5, 1));
     }
 
     #[test]
@@ -343,12 +363,13 @@ mod tests {
         let stranded = vec![7; 1 << 20];
         let failed = Failed::new("read-write", Side::Sink, "write", rustix::io::Errno::NOSPC);
         let failed = || Failed { stranded: stranded.clone(), ..failed.clone() };
-        let cancelled = || stranded.clone();
+        let cancelled = || Stop::Cancelled { stranded: stranded.clone() };
+        let ended = went_on(cancelled(), ("read-write", 1), false, &mut Vec::new());
         for shown in [
             format!("{:?}", TransferError::from(failed())),
-            format!("{:?}", TransferError::Cancelled { offset: 1, stranded: cancelled() }),
+            format!("{:?}", ended.expect_err("it was cancelled")),
             format!("{:?}", Stop::Failed(failed())),
-            format!("{:?}", Stop::Cancelled { stranded: cancelled() }),
+            format!("{:?}", cancelled()),
         ] {
             assert!(shown.contains("stranded: 1048576 bytes"), "{} bytes", shown.len());
         }

@@ -286,7 +286,6 @@ impl Work<'_> {
             let mut transfer = Transfer::new(&job, planning.plan()).meter(&self.tally.meter);
             // Waking it costs a call each time it waits, which is worth it where bytes would be lost.
             let first = planning.plan().routes().first().map(|choice| choice.route);
-            let first_name = first.map_or("", |route| route.name());
             let holds_bytes = first.is_some_and(|route| route.holds_bytes(&whole))
                 && sink.endpoint.kind() != Kind::Null;
             let moment = self.alone.and_then(Alone::moment);
@@ -301,7 +300,7 @@ impl Work<'_> {
                     let goes_on = moved.bytes >= most;
                     (moved, goes_on)
                 }
-                Err(TransferError::Cancelled { offset, stranded }) => {
+                Err(TransferError::Cancelled { offset, stranded, route, declined }) => {
                     // The moment is over, or a signal asks for the end; writing may take longer, and what
                     // it takes is known before anybody answers signals.
                     self.tally.holds(stranded.len(), stranded.len());
@@ -309,9 +308,9 @@ impl Work<'_> {
                     if let Err(ended) = byhand::write_all(sink, &stranded, self.tally) {
                         break ended;
                     }
-                    self.show_way(first_name, &whole);
+                    self.show_way(route, &whole);
                     let bytes = offset + stranded.len() as u64;
-                    (Moved { bytes, route: first_name, ..Moved::default() }, moment.is_some())
+                    (Moved { bytes, route, declined, small_pipe: None }, moment.is_some())
                 }
                 Err(error) => {
                     planning.broke_off(&error);

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read as _, Write};
+use std::io::{Read as _, Seek as _, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -16,7 +16,7 @@ use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::bench_devices::Loop;
-use crate::program::{BYTEPATH, Done, bytepath, installed, run, shell, spawned, until};
+use crate::program::{BYTEPATH, Done, bytepath, catches, installed, run, shell, spawned, until};
 
 /// The program under test by the name of the classic.
 pub(crate) fn ours(words: &[impl AsRef<OsStr>]) -> Command {
@@ -496,6 +496,32 @@ fn a_signal_leaves_no_direct_io_on_an_output() {
     assert_eq!(flags(), before);
 }
 
+/// Whoever reads on goes on where the output ends.
+#[test]
+fn a_signal_leaves_an_input_behind_what_its_reader_was_given() {
+    let folder = folder();
+    let all: Vec<u8> = (0..2_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    fs::write(folder.path().join("large"), &all).expect("written");
+    for route in ["splice-through", "read-write"] {
+        let mut from = fs::File::open(folder.path().join("large")).expect("it");
+        let (far, near) = pipe().expect("a pipe");
+        let mut command = ours(&["-q", "--route", route]);
+        let source = from.try_clone().expect("the same");
+        let program = spawned(command.stdin(source).stdout(near).stderr(Stdio::piped()));
+        until("it is watched", || catches(program.group, Signal::TERM));
+        until("it has begun", || rustix::io::ioctl_fionread(&far).expect("a size") > 0);
+        drop(command);
+        kill_process(program.group, Signal::TERM).expect("it runs");
+        let done = program.done();
+        assert_eq!(done.status.code(), Some(32), "{route}: {}", done.stderr);
+        let mut got = Vec::new();
+        fs::File::from(far).read_to_end(&mut got).expect("read");
+        assert!(got == all[..got.len()], "{route}");
+        let at = from.stream_position().expect("a place");
+        assert_eq!(at, got.len() as u64, "{route}: {}", done.stderr);
+    }
+}
+
 #[test]
 fn what_is_drawn_into_the_file_that_is_written_takes_nothing_from_it() {
     let folder = folder();
@@ -776,6 +802,26 @@ fn a_plan_is_explained_also_where_the_movement_breaks_off() {
         ];
         done.refused(code, &said);
     }
+}
+
+#[test]
+fn a_route_that_gave_up_in_the_first_moment_is_not_said_to_have_moved_anything() {
+    let text = fs::read("/proc/kallsyms").unwrap_or_default();
+    if text.len() < 1 << 20 {
+        return println!("skipped: no /proc file is long enough");
+    }
+    let (out, near) = pipe().expect("a pipe");
+    let mut command = ours(&["-q", "--explain-plan", "/proc/kallsyms"]);
+    let program = spawned(command.stdout(near).stderr(Stdio::piped()));
+    drop(command);
+    until("the first moment is over", || catches(program.group, Signal::TERM));
+    let mut got = Vec::new();
+    fs::File::from(out).read_to_end(&mut got).expect("read");
+    assert_eq!(got.len(), text.len());
+    let done = program.done();
+    assert!(done.status.success(), "{done:?}");
+    assert!(done.stderr.contains("splice gave up at byte 0: "), "{}", done.stderr);
+    assert!(done.stderr.contains(" bytes by read-write, "), "{}", done.stderr);
 }
 
 /// A pipe that programs started by other tests do not inherit.

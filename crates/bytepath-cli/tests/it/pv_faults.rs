@@ -99,12 +99,60 @@ fn interrupted_and_refused_calls_cost_no_byte() {
         (&["inject=fcntl:error=EPERM:when=6+"], "-q a"),
         (&["inject=fdatasync:error=EINTR:when=1+2"], "-qY a"),
         (&["inject=fdatasync:error=EINVAL"], "-q --durable a"),
+        // A file that has grown since the call looked for more.
+        (&["inject=splice:retval=0:when=1"], "-q --route splice a"),
+        (&["inject=splice:retval=0:when=1"], "-q --route splice-through a"),
+        (&["inject=sendfile:retval=0:when=1"], "-q --route sendfile a"),
+        (
+            &["inject=copy_file_range:retval=0:when=1"],
+            "-q --route copy-file-range a -o out; cat out",
+        ),
     ];
     for (faults, words) in cases {
         let done = traced(Which::Ours, folder.path(), faults, words);
         assert!(done.stdout == a, "{faults:?} {words}: {done:?}", done = done.stderr);
         assert_eq!(done.status.code(), Some(0), "{faults:?} {words}: {}", done.stderr);
     }
+}
+
+#[test]
+fn a_hole_that_its_sink_cannot_be_made_longer_by_is_written() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    let gave_up = "copy-file-range gave up at byte ";
+    for (error, told) in
+        [("EINTR", "bytes by copy-file-range, "), ("EPERM", gave_up), ("EOPNOTSUPP", gave_up)]
+    {
+        let line = format!(
+            "cp a sp && truncate -s 2M sp && cat a >>sp && truncate -s 4M sp && \
+             strace -f -qq -o log -e trace=ftruncate -e inject=ftruncate:error={error}:when=1 \
+             {BYTEPATH} pv -q --explain-plan sp >out && cmp sp out"
+        );
+        let mut command = Command::new("sh");
+        let done = run(command.args(["-c", &line]).current_dir(folder.path()));
+        let is_told = done.stderr.contains(told);
+        assert!(done.status.success() && is_told, "{error}: {done:?}");
+        assert_fired(folder.path(), error);
+    }
+}
+
+#[test]
+fn routes_that_gave_up_are_told_also_where_the_last_one_fails() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    let line = format!(
+        "strace -f -qq -o log -P $PWD/out -e inject=copy_file_range,sendfile:error=EINVAL \
+         -e inject=splice:error=EINVAL:when=2+ -e inject=write:error=ENOSPC:when=2 \
+         {BYTEPATH} pv -q --explain-plan a >out"
+    );
+    let mut command = Command::new("sh");
+    let done = run(command.args(["-c", &line]).current_dir(folder.path()));
+    let said = ["splice gave up at byte ", "by splice, by read-write,", "broke off"];
+    done.refused(16, &said);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The ways from this process's memory into a descriptor, one file each, and the list of them.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -373,13 +373,16 @@ pub(crate) fn refused_size(pipe: BorrowedFd<'_>, bytes: usize) -> Option<Refusal
     endpoint::set_pipe_bytes(pipe, bytes).err()
 }
 
-/// A new pipe of our own of about `bytes`, or of what the kernel leaves us.
-pub(crate) fn own_pipe(bytes: usize) -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd), Stop> {
+/// A new pipe of our own of about `bytes`, or of what the kernel leaves us: where it is read and written, and
+/// how many bytes it holds.
+pub(crate) fn own_pipe(bytes: usize) -> Result<(OwnedFd, OwnedFd, usize), Stop> {
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .map_err(|errno| Stop::Declined(Refusal::errno("no pipe of our own", errno)))?;
-    // A refusal leaves the size it has, which also works.
-    let _ = endpoint::set_pipe_bytes(writer.as_fd(), bytes);
-    Ok((reader, writer))
+    // A refusal (fs.pipe-user-pages-soft used up) leaves the size it has, which also works.
+    let bytes = endpoint::set_pipe_bytes(writer.as_fd(), bytes)
+        .or_else(|_| rustix::pipe::fcntl_getpipe_size(&writer))
+        .unwrap_or(rustix::pipe::PIPE_BUF);
+    Ok((reader, writer, bytes))
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ fn open<'a>(
     let period_bytes = setup.contents.period()?;
     let pipe_bytes = size_pipe(sink, setup.pipe_bytes, Some(LARGE_PIPE_BYTES))?;
     let reservoir = Reservoir::fill(pipe_bytes, &setup.contents, slots)?;
-    let (relay_reader, relay_writer) = own_pipe(pipe_bytes)?;
+    let (relay_reader, relay_writer, _) = own_pipe(pipe_bytes)?;
     let null = File::options().write(true).open("/dev/null").map_err(|error| {
         Stop::Declined(Refusal::because(format!("cannot open /dev/null: {error}")))
     })?;
@@ -181,7 +181,7 @@ impl Reservoir {
         contents: &Contents<'_>,
         wanted: usize,
     ) -> Result<Reservoir, Stop> {
-        let (reader, writer) = own_pipe(pipe_bytes)?;
+        let (reader, writer, _) = own_pipe(pipe_bytes)?;
         let mut page = vec![0; page_bytes(PageSize::Base)];
         let mut bytes = 0;
         while bytes < wanted {
@@ -206,10 +206,10 @@ impl Reservoir {
         contents: &Contents<'_>,
         wanted: usize,
     ) -> Result<Reservoir, Stop> {
-        let (reader, writer) = own_pipe(pipe_bytes)?;
+        let (reader, writer, _) = own_pipe(pipe_bytes)?;
         // A splice from a socket takes at most as many pages as the pipe has free slots, however
         // few slots they need; one from a pipe moves slots whole. So each goes by a pipe between.
-        let (stage_reader, stage_writer) = own_pipe(pipe_bytes)?;
+        let (stage_reader, stage_writer, _) = own_pipe(pipe_bytes)?;
         let (mut near, far) = UnixStream::pair().map_err(no_socket)?;
         let mut fragment = vec![0; fragment_bytes()];
         let mut bytes = 0;

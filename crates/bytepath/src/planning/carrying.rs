@@ -121,17 +121,13 @@ fn run(carrying: &Carrying<'_>, job: &Job<'_>, plan: &Plan) -> Result<Moved, Tra
 }
 
 /// The same error, told by its place in the whole job.
-fn beyond(error: TransferError, first_bytes: u64) -> TransferError {
-    match error {
-        TransferError::Failed(failed) => {
-            TransferError::Failed(Failed { offset: failed.offset + first_bytes, ..failed })
-        }
-        TransferError::Declined { offset, declined } => {
-            TransferError::Declined { offset: offset + first_bytes, declined }
-        }
-        TransferError::Cancelled { offset, stranded } => {
-            TransferError::Cancelled { offset: offset + first_bytes, stranded }
-        }
-        other => other,
+fn beyond(mut error: TransferError, first_bytes: u64) -> TransferError {
+    if let TransferError::Failed(Failed { offset, declined, .. })
+    | TransferError::Declined { offset, declined }
+    | TransferError::Cancelled { offset, declined, .. } = &mut error
+    {
+        *offset += first_bytes;
+        declined.iter_mut().for_each(|gave| gave.offset += first_bytes);
     }
+    error
 }

@@ -93,11 +93,16 @@ impl Route for CopyFileRange {
                 }
             }
         }
-        let rest = copy(span, left)?;
-        // Where all came that the source said it had, its end is where the kernel sees it.
-        match rest == 0 || span.limit - rest >= span.source.bytes() {
-            true => Ok(()),
-            false => super::ended(span),
+        let mut zero_at = None;
+        loop {
+            left = copy(span, left)?;
+            // Where all came that the source said it had, its end is where the kernel sees it.
+            if left == 0
+                || span.limit - left >= span.source.bytes()
+                || super::ended(span, left, &mut zero_at)?
+            {
+                return Ok(());
+            }
         }
     }
 }
@@ -164,7 +169,8 @@ fn next_data(span: &Span<'_>, holes: &Holes<'_>, left: &mut u64) -> Result<Optio
 fn grow(span: &Span<'_>, hole: u64) -> Result<(), Stop> {
     span.meter.called();
     let at = rustix::fs::tell(span.sink).map_err(|e| failed(Side::Sink, "lseek", e))?;
-    rustix::fs::ftruncate(span.sink, at + hole).map_err(|e| failed(Side::Sink, "ftruncate", e))?;
+    rustix::io::retry_on_intr(|| rustix::fs::ftruncate(span.sink, at + hole))
+        .map_err(|errno| judged(span, NAME, "ftruncate", errno))?;
     let placed = rustix::fs::seek(span.sink, SeekFrom::Start(at + hole));
     placed.map(drop).map_err(|e| failed(Side::Sink, "lseek", e))
 }

@@ -14,7 +14,7 @@ use crate::error::{Refusal, Stop};
 use crate::pages::{PageSize, page_bytes};
 use crate::ring::Target;
 use crate::routes::in_flight::{self, Ended, Ends, Pairing, Stretch, bytes_ahead, position};
-use crate::routes::{Job, Route, Span, read_write};
+use crate::routes::{Job, Span, read_write};
 
 /// Both files, open past the page cache.
 pub(super) struct Direct {
@@ -74,7 +74,7 @@ impl Direct {
     ) -> Result<(), Stop> {
         let align = self.align as u64;
         let head = self.head_bytes(span)?.min(span.limit);
-        self.cached(span, head)?;
+        read_write::part(self.name, span, head)?;
         let left = span.limit - head;
         let whole = left.min(bytes_ahead(span));
         let whole = whole - whole % align;
@@ -86,7 +86,7 @@ impl Direct {
             // The device ends with whole blocks, or the file became shorter: a read will tell.
             debug_assert!(ended == Ended::Early || stretch.bytes == whole);
         }
-        self.cached(span, left)
+        read_write::part(self.name, span, left)
     }
 
     /// Bytes before both ends stand on a block.
@@ -103,15 +103,6 @@ impl Direct {
             ));
         }
         Ok(source.next_multiple_of(align) - source)
-    }
-
-    fn cached(&self, span: &Span<'_>, limit: u64) -> Result<(), Stop> {
-        if limit == 0 {
-            return Ok(());
-        }
-        // Blocks begin where it ends.
-        let carried = read_write::ReadWrite.carry(&Span { limit, beyond: 0, ..*span });
-        carried.map_err(|stop| stop.of_route(self.name))
     }
 }
 

@@ -37,6 +37,10 @@ impl Route for DontCache {
         Ok(())
     }
 
+    fn holds_bytes(&self, _: &Job<'_>) -> bool {
+        true
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         uncached::carry(NAME, span, uncached::By::Flag(DONTCACHE))
     }

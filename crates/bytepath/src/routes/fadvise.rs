@@ -51,6 +51,10 @@ impl Route for Fadvise {
         Ok(())
     }
 
+    fn holds_bytes(&self, _: &Job<'_>) -> bool {
+        true
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         uncached::carry(NAME, span, uncached::By::Advice)
     }

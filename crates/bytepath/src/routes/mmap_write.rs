@@ -70,11 +70,14 @@ impl Route for MmapWrite {
 
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         machine::maps_to_its_end(span.source.as_fd()).map_err(Stop::Declined)?;
-        let mut left = span.limit;
+        let (mut left, mut zero_at) = (span.limit, None);
         while left > 0 {
             let most = left.min(bytes_ahead(span)).min(WINDOW_BYTES as u64);
             if most == 0 {
-                return super::ended(span);
+                match super::ended(span, left, &mut zero_at)? {
+                    true => break,
+                    false => continue,
+                }
             }
             write_window(span, most as usize)?;
             left -= most;
@@ -119,16 +122,17 @@ fn write_window(span: &Span<'_>, bytes: usize) -> Result<(), Stop> {
 /// mapping gives zeros up to the end of the page, and those are nobody's bytes.
 fn accept(span: &Span<'_>, at: u64, count: usize) -> Result<(), Stop> {
     use rustix::fs::{SeekFrom, seek};
-    let lseek = |errno| Stop::Failed(Failed::new(NAME, Side::Either, "lseek", errno));
+    // Nobody can go on where only one of them stands behind what was moved.
+    let lseek = |side| move |errno| Stop::Failed(Failed::new(NAME, side, "lseek", errno));
     let ahead = bytes_ahead(span);
     let real = (count as u64).min(ahead);
-    seek(span.source, SeekFrom::Start(at + real)).map_err(lseek)?;
     span.meter.moved(real);
+    seek(span.source, SeekFrom::Start(at + real)).map_err(lseek(Side::Source))?;
     if real == count as u64 {
         return Ok(());
     }
     let back = i64::try_from(count as u64 - real).unwrap_or(0);
-    let sink = seek(span.sink, SeekFrom::Current(-back)).map_err(lseek)?;
+    let sink = seek(span.sink, SeekFrom::Current(-back)).map_err(lseek(Side::Sink))?;
     // What was written ends the file, unless there was more before.
     if ends_before(span, sink + back.unsigned_abs()).is_some() {
         cut(span, NAME, sink, sink, 1)?;

@@ -294,10 +294,10 @@ pub trait Route: Sync + Sealed {
     }
 
     /// Whether bytes of such a job may be in neither end while it moves them, but in memory or a pipe of
-    /// ours: a process that ends meanwhile loses them, and a [`Cancel`] has them told. Files still have
-    /// theirs.
-    fn holds_bytes(&self, job: &Job<'_>) -> bool {
-        !job.source.kind().is_cached()
+    /// ours: a process that ends meanwhile loses them, or leaves a file's position ahead by them. A [`Cancel`]
+    /// sets that back, or has them told.
+    fn holds_bytes(&self, _: &Job<'_>) -> bool {
+        false
     }
 
     /// Whether it takes a file's size for what it has. Files of /proc and /sys say 0 and have content,
@@ -468,17 +468,20 @@ pub(crate) fn judged_at_end(
     }
 }
 
-/// What a 0 from the kernel means: the end, unless a read of the file says that there is more.
+/// Whether a 0 from the kernel means the end: it does unless a read of the file says that there is more.
+/// It may have grown in between; where the kernel gives 0 once more, with as much `left` as at the last 0
+/// (`zero_at`), it has not.
 ///
 /// copy_file_range, sendfile and splice answer 0 for files that have content but claim no size, or
 /// a wrong one (/proc, /sys; see copy_file_range(2), BUGS), so that only a read shows their end.
-pub(crate) fn ended(span: &Span<'_>) -> Result<(), Stop> {
+pub(crate) fn ended(span: &Span<'_>, left: u64, zero_at: &mut Option<u64>) -> Result<bool, Stop> {
     if span.source.kind() != Kind::File {
-        return Ok(());
+        return Ok(true);
     }
     span.meter.called();
     match span.source.is_at_end() {
-        Ok(true) => Ok(()),
+        Ok(false) if zero_at.replace(left) != Some(left) => Ok(false),
+        Ok(true) => Ok(true),
         Ok(false) => Err(Stop::Declined(Refusal::because(
             "the kernel sees the end of the file where a read gives more",
         ))),

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::endpoint::{self, Endpoint, Kind};
+use crate::endpoint::{Endpoint, Kind};
 use crate::error::{Failed, Refusal, Side, Stop};
+use crate::outlets::own_pipe;
 use crate::routes::pieces::Pieces;
 use crate::routes::read_write::with_stranded;
 use crate::routes::room::Room;
@@ -32,19 +33,13 @@ pub(super) struct OwnPipe {
 
 impl OwnPipe {
     pub(super) fn open(name: &'static str, span: &Span<'_>) -> Result<OwnPipe, Stop> {
-        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-            .map_err(|errno| Stop::Declined(Refusal::errno("no pipe to splice through", errno)))?;
-        let asked = span.knobs.pipe_bytes.unwrap_or(OWN_PIPE_BYTES);
-        // A refusal (fs.pipe-user-pages-soft used up) leaves the size it has, which also works.
-        let bytes = endpoint::set_pipe_bytes(writer.as_fd(), asked)
-            .or_else(|_| rustix::pipe::fcntl_getpipe_size(&writer))
-            .unwrap_or(rustix::pipe::PIPE_BUF);
+        let (reader, writer, bytes) = own_pipe(span.knobs.pipe_bytes.unwrap_or(OWN_PIPE_BYTES))?;
         Ok(OwnPipe { name, reader, writer, bytes })
     }
 
     pub(super) fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut waiter = span.waiter();
-        let mut left = span.limit;
+        let (mut left, mut zero_at) = (span.limit, None);
         let choosy = span.sink.kind() == Kind::File && span.knobs.chunk_bytes.is_none();
         let mut pieces = choosy.then(Pieces::default);
         let mut room = Room::for_file(span);
@@ -65,7 +60,10 @@ impl OwnPipe {
                     let most = span.next_bytes(left, self.bytes).min(self.bytes);
                     let count = self.fill(span, &mut waiter, most)?;
                     if count == 0 {
-                        return super::ended(span);
+                        match super::ended(span, left, &mut zero_at)? {
+                            true => break,
+                            false => continue,
+                        }
                     }
                     if span.source.kind() != Kind::File {
                         // How long a peer was waited for says nothing about pieces.

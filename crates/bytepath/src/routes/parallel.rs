@@ -45,19 +45,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::thread::{sched_getcpu, sched_yield};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::endpoint::Kind;
-use crate::error::{Failed, Refusal, Side, Stop};
+use crate::error::{Refusal, Stop};
 use crate::machine::{self, CpuList, LargePages};
 use crate::pages::HUGE_PAGE_BYTES;
 use crate::placement::leave_cpu;
-use crate::routes::in_flight::{bytes_ahead, cut, ends_before, position};
+use crate::routes::in_flight::{bytes_ahead, cut, ends_before, place, position};
 use crate::routes::pieces::Pieces;
-use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use crate::routes::{Aliasing, Job, Rank, Route, Span, read_write};
 use crate::seal::Sealed;
 use crate::sys::page_filler::PageFiller;
 use buffered::Buffered;
@@ -72,9 +72,6 @@ mod filled;
 mod mapped;
 mod piped;
 mod slices;
-
-/// What one call reads of the last page and less.
-const CHUNK_BYTES: usize = 1 << 20;
 
 /// A slice is long enough to earn its mapping back, and short enough for the threads to end together.
 const SLICE_BYTES_MIN: u64 = 256 << 10;
@@ -180,17 +177,17 @@ impl Route for Parallel {
     }
 
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
-        let mut left = span.limit;
+        let (mut left, mut zero_at) = (span.limit, None);
         while left > 0 {
             let most = left.min(bytes_ahead(span));
             let copied = match most {
                 0 => 0,
                 most => Stretch::new(span, most)?.carry()?,
             };
-            if copied < most || most == 0 {
-                return super::ended(span);
-            }
             left -= copied;
+            if (copied < most || most == 0) && super::ended(span, left, &mut zero_at)? {
+                break;
+            }
         }
         Ok(())
     }
@@ -471,11 +468,7 @@ impl<'a> Stretch<'a> {
         if room > reached {
             cut(self.span, NAME, self.sink_at + reached, self.sink_ends_at, reached)?;
         }
-        // Nobody can go on where the one stands behind what was copied, and the other does not.
-        let lseek = |side| move |errno| Stop::Failed(Failed::new(NAME, side, "lseek", errno));
-        let to = |at: u64| SeekFrom::Start(at + reached);
-        rustix::fs::seek(self.span.sink, to(self.sink_at)).map_err(lseek(Side::Sink))?;
-        rustix::fs::seek(self.span.source, to(self.source_at)).map_err(lseek(Side::Source))?;
+        place(self.span, NAME, self.source_at + reached, self.sink_at + reached)?;
         if self.slices().is_fault() {
             // Of a page that cannot be had a write says why not, once it has no room that was cut off here.
             let page = rustix::param::page_size() as u64;
@@ -486,29 +479,9 @@ impl<'a> Stretch<'a> {
 
     /// Copies the rest in order: the last page, or all of what is less than a page.
     fn copy_rest(&self, bytes: u64) -> Result<u64, Stop> {
-        let failed = |side, call, errno| Stop::Failed(Failed::new(NAME, side, call, errno));
-        let mut room = vec![0; usize::try_from(bytes).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)];
-        let mut left = bytes;
-        while left > 0 {
-            let from = rustix::fs::tell(self.span.source)
-                .map_err(|errno| failed(Side::Source, "lseek", errno))?;
-            let most = usize::try_from(left).unwrap_or(room.len()).min(room.len());
-            let count = match rustix::io::pread(self.span.source, &mut room[..most], from) {
-                Ok(0) => break,
-                Err(Errno::INTR) => continue,
-                answer => answer.map_err(|errno| failed(Side::Source, "pread", errno))?,
-            };
-            let count = match rustix::io::write(self.span.sink, &room[..count]) {
-                Ok(0) => return Err(failed(Side::Sink, "write", Errno::NOSPC)),
-                Err(Errno::INTR) => continue,
-                answer => answer.map_err(|errno| failed(Side::Sink, "write", errno))?,
-            };
-            self.span.meter.teller().tell(count as u64, 2);
-            left -= count as u64;
-            rustix::fs::seek(self.span.source, SeekFrom::Start(from + count as u64))
-                .map_err(|errno| failed(Side::Source, "lseek", errno))?;
-        }
-        Ok(bytes - left)
+        let before = self.span.meter.bytes();
+        read_write::part(NAME, self.span, bytes)?;
+        Ok(self.span.meter.bytes() - before)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::error::{Failed, Refusal, Side, Stop};
 use crate::meter::Meter;
 use crate::outlets::whole;
 use crate::pages::{Memory, PageSize, page_bytes};
-use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use crate::routes::{Aliasing, Job, MESSAGE_BYTES, Rank, Route, Span};
 use crate::seal::Sealed;
 use crate::wait::{Ends, Waiter};
 use rustix::io::Errno;
@@ -45,7 +45,6 @@ impl Route for ReadWrite {
         Ok(Rank::Copies)
     }
 
-    /// Of a file as well, whose position is ahead by what was not written: a [`Cancel`] sets it back.
     fn holds_bytes(&self, _: &Job<'_>) -> bool {
         true
     }
@@ -74,6 +73,15 @@ impl Route for ReadWrite {
         }
         Ok(())
     }
+}
+
+/// Carries at most so many bytes, as a part of the work of another route, which begins where they end.
+pub(super) fn part(name: &'static str, span: &Span<'_>, limit: u64) -> Result<(), Stop> {
+    if limit == 0 {
+        return Ok(());
+    }
+    let carried = ReadWrite.carry(&Span { limit, beyond: 0, ..*span });
+    carried.map_err(|stop| stop.of_route(name))
 }
 
 /// Whether it may give records of any size: a read of less would lose the rest of one, and each is passed on
@@ -206,6 +214,9 @@ pub(super) fn read(
     }
 }
 
+/// The longest message of UDP. What is longer is no record but what a device such as /dev/urandom gives at once.
+const DATAGRAM_BYTES_MAX: usize = 65_507;
+
 /// Writes all of `from`. `first` is the answer to a call already made with all of it.
 pub(super) fn write_all(
     span: &Span<'_>,
@@ -215,8 +226,15 @@ pub(super) fn write_all(
     first: Option<Result<usize, Errno>>,
 ) -> Result<(), Stop> {
     let (mut rest, mut first) = (from, first);
+    let is_sent_whole = from.len() <= DATAGRAM_BYTES_MAX
+        || span.source.kind() == Kind::OtherSocket
+        || !span.sink.makes_messages();
+    let most = match is_sent_whole {
+        true => from.len(),
+        false => span.next_bytes(from.len() as u64, MESSAGE_BYTES),
+    };
     while !rest.is_empty() {
-        match write(span, waiter, blocking, rest, first.take()) {
+        match write(span, waiter, blocking, &rest[..rest.len().min(most)], first.take()) {
             Ok(count) => rest = &rest[count..],
             Err(stop) => return Err(with_stranded(stop, span, rest)),
         }

@@ -9,8 +9,8 @@
 use rustix::io::Errno;
 
 use crate::endpoint::Kind;
-use crate::error::{Failed, Refusal, Stop};
-use crate::routes::in_flight::{bytes_ahead, position};
+use crate::error::{Refusal, Stop};
+use crate::routes::in_flight::{bytes_ahead, place, position};
 use crate::routes::{Aliasing, Job, Rank, Route, Span, judged, read_write};
 use crate::seal::Sealed;
 use crate::sys::reflink::clone_range;
@@ -88,7 +88,8 @@ impl Route for Reflink {
             ))));
         }
         let shared = share(span, span.limit, block)?;
-        copy(span, span.limit - shared)
+        // What is no whole block; and whether the source ends there shows by reading.
+        read_write::part(NAME, span, span.limit - shared)
     }
 }
 
@@ -113,7 +114,7 @@ fn share(span: &Span<'_>, left: u64, block: u64) -> Result<u64, Stop> {
             Ok(()) => {
                 span.meter.moved(most);
                 shared += most;
-                place(span, from + most, to + most)?;
+                place(span, NAME, from + most, to + most)?;
             }
             Err(Errno::INTR) => span.meter.called(),
             Err(errno @ Errno::OPNOTSUPP) => {
@@ -135,21 +136,4 @@ fn block_bytes(span: &Span<'_>) -> Result<u64, Stop> {
         Ok(_) => Ok(BLOCK_BYTES_MAX),
         Err(errno) => Err(Stop::Declined(Refusal::errno("the block size is not to be had", errno))),
     }
-}
-
-fn place(span: &Span<'_>, from: u64, to: u64) -> Result<(), Stop> {
-    use rustix::fs::{SeekFrom, seek};
-    let placed =
-        seek(span.source, SeekFrom::Start(from)).and_then(|_| seek(span.sink, SeekFrom::Start(to)));
-    placed
-        .map(drop)
-        .map_err(|errno| Stop::Failed(Failed::new(NAME, crate::Side::Either, "lseek", errno)))
-}
-
-/// Copies what is no whole block, and sees that the source ends there.
-fn copy(span: &Span<'_>, limit: u64) -> Result<(), Stop> {
-    if limit == 0 {
-        return Ok(());
-    }
-    read_write::ReadWrite.carry(&Span { limit, ..*span }).map_err(|stop| stop.of_route(NAME))
 }

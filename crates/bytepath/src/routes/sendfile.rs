@@ -63,7 +63,7 @@ impl Route for Sendfile {
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut waiter = span.waiter();
         let ends = Ends::sink(span.sink.as_fd());
-        let mut left = span.limit;
+        let (mut left, mut zero_at) = (span.limit, None);
         while left > 0 {
             // It has no flags: only an O_NONBLOCK that is not ours to set keeps it from sleeping.
             waiter.before_sleeper(ends)?;
@@ -76,7 +76,9 @@ impl Route for Sendfile {
             match rustix::fs::sendfile(span.sink, span.source, None, most) {
                 Ok(0) => {
                     span.meter.called();
-                    return super::ended(span);
+                    if super::ended(span, left, &mut zero_at)? {
+                        break;
+                    }
                 }
                 Ok(count) => {
                     span.meter.moved(count as u64);

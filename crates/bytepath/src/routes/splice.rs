@@ -52,9 +52,11 @@ impl Route for Splice {
             && job.bytes_known().is_some_and(|bytes| bytes >= OWN_PIPE_BYTES as u64)
     }
 
+    /// Not said of a file's on their way to a socket: whoever waits for that, instead of sleeping in the call,
+    /// gives it nothing until it is half empty, and shows a slow reader in jumps.
     fn holds_bytes(&self, job: &Job<'_>) -> bool {
         let (source, sink) = (job.source.kind(), job.sink.kind());
-        !source.is_cached() && !is_direct(source, sink)
+        !(is_direct(source, sink) || source.is_cached() && sink.is_socket())
     }
 
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
@@ -127,14 +129,16 @@ fn direct(span: &Span<'_>) -> Result<(), Stop> {
     let mut waiter = span.waiter();
     let ends = Ends::both(span.source.as_fd(), span.sink.as_fd());
     let flags = nonblock_if(waiter.nonblocking());
-    let mut left = span.limit;
+    let (mut left, mut zero_at) = (span.limit, None);
     while left > 0 {
         before(&mut waiter, &[span.source, span.sink], ends)?;
         let most = span.next_bytes(left, SLICE_BYTES_MAX).min(span.splice_takes_bytes());
         match rustix::pipe::splice(span.source, None, span.sink, None, most, flags) {
             Ok(0) => {
                 span.meter.called();
-                return super::ended(span);
+                if super::ended(span, left, &mut zero_at)? {
+                    break;
+                }
             }
             Ok(count) => {
                 span.meter.moved(count as u64);

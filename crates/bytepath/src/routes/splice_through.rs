@@ -44,6 +44,10 @@ impl Route for SpliceThrough {
         splice::suits(job)
     }
 
+    fn holds_bytes(&self, _: &Job<'_>) -> bool {
+        true
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         OwnPipe::open(NAME, span)?.carry(span)
     }

@@ -48,10 +48,6 @@ impl Route for Tee {
     }
 
     /// One call that moves: a second would give the same bytes again.
-    fn holds_bytes(&self, _: &Job<'_>) -> bool {
-        false
-    }
-
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut waiter = span.waiter();
         let ends = Ends::both(span.source.as_fd(), span.sink.as_fd());

@@ -467,6 +467,15 @@ fn a_socket_that_makes_messages_of_its_bytes_gets_them_in_small_ones_and_datagra
         }
         same(&arrived, all);
     }
+    // A device may give records, and this gives as much as is asked for.
+    let (device, receiver) = (File::open("/dev/urandom").expect("a device"), socket());
+    assert_eq!(moved(&device, &connected(&receiver), 80_000, Some("read-write")), 80_000);
+    let mut arrived = 0;
+    while arrived < 80_000 {
+        let count = receiver.recv(&mut [0; 65_536]).expect("it comes");
+        assert!(count <= 8 << 10, "{count}");
+        arrived += count;
+    }
     let (relay, receiver) = (socket(), socket());
     let message = &all[..30_000];
     connected(&relay).send(message).expect("sent");

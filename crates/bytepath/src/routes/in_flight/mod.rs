@@ -22,7 +22,7 @@ mod shape;
 mod stand;
 
 pub(super) use shape::{Shape, suits};
-pub(super) use stand::{bytes_ahead, cut, ends_before, position};
+pub(super) use stand::{bytes_ahead, cut, ends_before, place, position};
 
 /// A chunk that makes no progress is queued again at most this often.
 const RETRIES_MAX: u32 = 1000;
@@ -191,18 +191,13 @@ impl<'a, 'fd, Q: Queue<'fd>> InFlight<'a, 'fd, Q> {
     /// Moves everything up to the span's limit, as read-write would: also what the source grows by
     /// meanwhile.
     pub(super) fn carry(&mut self) -> Result<(), Stop> {
-        let mut left = self.span.limit;
+        let (mut left, mut zero_at) = (self.span.limit, None);
         while left > 0 {
             let stretch = self.stretch(left.min(bytes_ahead(self.span)))?;
             left -= stretch.bytes;
             stretch.ended?;
-            if left == 0 {
-                return Ok(());
-            }
-            match super::ended(self.span) {
-                // It has grown since; but not where nothing at all is to be had in this way.
-                Err(Stop::Declined(_)) if stretch.bytes > 0 => {}
-                end => return end,
+            if left > 0 && super::ended(self.span, left, &mut zero_at)? {
+                break;
             }
         }
         Ok(())

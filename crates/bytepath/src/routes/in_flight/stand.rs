@@ -39,18 +39,8 @@ impl<'fd, Q: Queue<'fd>> InFlight<'_, 'fd, Q> {
         for buffer in self.held.drain(..).flatten() {
             self.free.push(buffer);
         }
-        let moved = self.reached;
-        let to = |at: u64| SeekFrom::Start(at + moved);
-        let placed =
-            rustix::fs::seek(self.span.source, to(stand.source)).and_then(|_| {
-                match self.span.sink.kind() {
-                    Kind::Null => Ok(0),
-                    _ => rustix::fs::seek(self.span.sink, to(stand.sink)),
-                }
-            });
-        placed.map(drop).map_err(|errno| {
-            Stop::Failed(Failed::new(self.ends.name, Side::Either, "lseek", errno))
-        })
+        let (from, to) = (stand.source + self.reached, stand.sink + self.reached);
+        place(self.span, self.ends.name, from, to)
     }
 
     /// The kernel does not let anybody wait for what is in flight.
@@ -78,6 +68,20 @@ pub(in crate::routes) fn position(end: &Endpoint<'_>) -> Result<u64, Stop> {
     rustix::fs::tell(end).map_err(|errno| {
         Stop::Declined(Refusal::errno("the position of a file is not to be had", errno))
     })
+}
+
+/// Leaves both ends where they are to stand. Nobody can go on where one stands behind what was moved, and
+/// the other does not.
+pub(in crate::routes) fn place(
+    span: &Span<'_>,
+    name: &'static str,
+    from: u64,
+    to: u64,
+) -> Result<(), Stop> {
+    let lseek = |side| move |errno| Stop::Failed(Failed::new(name, side, "lseek", errno));
+    rustix::fs::seek(span.sink, SeekFrom::Start(to)).map_err(lseek(Side::Sink))?;
+    rustix::fs::seek(span.source, SeekFrom::Start(from)).map_err(lseek(Side::Source))?;
+    Ok(())
 }
 
 /// Bytes between a file's position and its end; any number where it has no size.
@@ -110,6 +114,6 @@ pub(in crate::routes) fn cut(
 ) -> Result<(), Stop> {
     span.meter.called();
     let to = if moved == 0 { bytes } else { position };
-    rustix::fs::ftruncate(span.sink, to)
+    rustix::io::retry_on_intr(|| rustix::fs::ftruncate(span.sink, to))
         .map_err(|errno| Stop::Failed(Failed::new(name, Side::Sink, "ftruncate", errno)))
 }

@@ -2,15 +2,15 @@
 //!
 //! Costs per MiB: two system calls, and one more for each piece that the sink takes by itself.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
+use rustix::pipe::{SpliceFlags, splice};
 
 use super::slices::{Copied, Why};
-use crate::endpoint;
+use crate::outlets::own_pipe;
 use crate::routes::pieces::Pieces;
 
 /// The size asked for the pipe: what fs.pipe-max-size allows everybody by default.
@@ -26,11 +26,7 @@ pub(super) struct Piped {
 impl Piped {
     /// Nothing where there is no pipe to be had.
     pub(super) fn open() -> Option<Piped> {
-        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).ok()?;
-        // A refusal (fs.pipe-user-pages-soft used up) leaves the size it has, which also works.
-        let bytes = endpoint::set_pipe_bytes(writer.as_fd(), PIPE_BYTES)
-            .or_else(|_| rustix::pipe::fcntl_getpipe_size(&writer))
-            .unwrap_or(rustix::pipe::PIPE_BUF);
+        let (reader, writer, bytes) = own_pipe(PIPE_BYTES).ok()?;
         Some(Piped { reader, writer, bytes })
     }
 

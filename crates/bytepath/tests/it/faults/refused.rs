@@ -415,6 +415,33 @@ fn bytes_in_flight_to_a_sink_that_fails_come_with_the_error() {
     });
 }
 
+/// Another route would go on from where the bytes are not.
+#[test]
+fn an_end_that_cannot_be_placed_behind_what_was_moved_is_named() {
+    bounded(|watch| {
+        let all = contents(300_007);
+        let set = [Refusing { call: libc::SYS_lseek, where_argument: Some((2, 0)) }];
+        let mut told = Vec::new();
+        for name in ROUTES.iter().map(|route| route.name()) {
+            watch.at(name);
+            let source = source_named("disk file").open(all, Pace::Whole);
+            let mut sink = memfd();
+            let meter = Meter::new();
+            let ended = refusing(&set, Errno::IO, || {
+                carry_on(&meter, &source, &sink, Some(name), Knobs::default(), None)
+            });
+            if let Some(Err(TransferError::Failed(failed))) = &ended {
+                assert_eq!(failed.call, "lseek", "{failed}");
+                assert_ne!(failed.side, Side::Either, "{failed}");
+                told.push(name);
+            }
+            let taken = usize::try_from(meter.bytes()).expect("a size");
+            same(&written_after(&mut sink, 0), &all[..taken]);
+        }
+        assert!(told.contains(&"mmap-write"), "only {told:?} placed an end");
+    });
+}
+
 #[test]
 fn an_outlet_whose_call_is_refused_declines_with_the_kernels_word() {
     for outlet in OUTLETS {

@@ -1011,7 +1011,6 @@ os.register_at_fork(before=before)
 
 import numpy as np
 import bytepath
-from bytepath import _pickling
 
 def fork():
     global child
@@ -1147,7 +1146,6 @@ ENDS_RECEIVING = {
     "a child closes": """
 import multiprocessing
 import bytepath
-from bytepath import _pickling
 
 def work(there):
     there.send("sent")
@@ -1163,7 +1161,6 @@ if __name__ == "__main__":
 """,
     "until the end": """
 import bytepath
-from bytepath import _pickling
 
 here, there = bytepath.Channel.pair()
 there.send("sent")
@@ -1177,7 +1174,6 @@ except EOFError:
     "asyncio": """
 import asyncio
 import bytepath
-from bytepath import _pickling
 
 async def receive():
     global here
@@ -1191,7 +1187,6 @@ asyncio.run(receive())
     "a listener": """
 import os
 import bytepath
-from bytepath import _pickling
 
 address = f"@bytepath-test-ends-{os.getpid()}"
 listener = bytepath.ChannelListener(address)
@@ -1207,7 +1202,6 @@ except EOFError:
 """,
     "a cycle": """
 import bytepath
-from bytepath import _pickling
 
 here, there = bytepath.Channel.pair()
 there.send("sent")
@@ -1228,7 +1222,6 @@ def late():
 # First, and so run after what bytepath registers.
 atexit.register(late)
 import bytepath
-from bytepath import _pickling
 
 queue = bytepath.Queue()
 queue.put("before")
@@ -1496,7 +1489,6 @@ def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
 LOCKED = """
 import ctypes, resource
 import bytepath
-from bytepath import _pickling
 
 libc, future = ctypes.CDLL(None, use_errno=True), 2
 here, there = bytepath.Channel.pair(ring_bytes=64 << 20)

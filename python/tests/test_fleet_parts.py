@@ -32,11 +32,12 @@ from bytepath.fleet import signals, storage, words, worker  # noqa: E402
 from bytepath.fleet import __main__ as command_line  # noqa: E402
 from bytepath.fleet.__main__ import main, parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
-from bytepath.fleet.copy import ground  # noqa: E402
+from bytepath.fleet.copy import ground, pieces, run  # noqa: E402
 from bytepath.fleet.copy import journal as journals  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
 from bytepath.fleet.copy.members import Members  # noqa: E402
-from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Pieces, Yardstick, piece  # noqa: E402
+from bytepath.fleet.copy.options import Options  # noqa: E402
+from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Flight, Pieces, Yardstick, piece  # noqa: E402
 from bytepath.fleet.copy.progress import text  # noqa: E402
 from bytepath.fleet.errors import FleetError, Lost, WrongUsage  # noqa: E402
 from bytepath.fleet.text import as_text  # noqa: E402
@@ -988,6 +989,39 @@ def test_workers_of_one_kernel_share_a_machine_unless_they_are_named():
     assert machines.key_of(facts) == machines.key_of({**facts, "machine_id": "other", "host": "container"})
     assert machines.key_of(facts) != machines.key_of({**facts, "boot_id": "c"})
     assert machines.key_of(facts) != machines.key_of({**facts, "named": True})
+
+
+@pytest.mark.parametrize(
+    ("hosts", "names"),
+    [
+        ({"0123a": "x", "9123a": "y"}, ["x", "y"]),
+        ({"0123a": "x", "9123a": "x"}, ["x-0123", "x-9123"]),
+        ({"0123a": "x", "0123b": "x", "9123a": "x"}, ["x-0123a", "x-0123b", "x-9123"]),
+        ({"0123a": "x", "9123a": "x", "5678a": "x-0123"}, ["x-0123a", "x-9123", "x-0123-5678a"]),
+    ],
+)
+def test_machines_of_one_name_are_told_apart_whenever_they_come(monkeypatch, hosts, names):
+    async def asked(client, name):
+        return {"key": name, "host": hosts[name], "uid": 0}
+
+    async def info(client):
+        return {key: {"nthreads": 1} for key in hosts}
+
+    async def well(client):
+        pass
+
+    monkeypatch.setattr(machines, "_ask", asked)
+    monkeypatch.setattr(machines, "workers_of", info)
+    monkeypatch.setattr(machines, "_check_scheduler", well)
+    monkeypatch.setattr(machines, "check_packages", lambda facts: None)
+    monkeypatch.setattr(machines, "unfit", lambda facts: [])
+    monkeypatch.setattr(machines, "key_of", lambda facts: facts["key"])
+    began = asyncio.run(machines.probe(SimpleNamespace(scheduler=True)))
+    assert sorted(machine.name for machine in began) == sorted(names)
+    key = next(iter(hosts))
+    known = [machines.Machine(hosts[key], key, {"host": hosts[key]}, [key])]
+    came, refused = asyncio.run(machines.admit(None, known, asyncio.run(info(None))))
+    assert sorted(machine.name for machine in came) == sorted(names) and not refused
 
 
 def test_machines_share_a_look_at_the_scheduler_and_a_slow_answer_loses_none(monkeypatch):

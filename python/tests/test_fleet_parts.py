@@ -1052,6 +1052,30 @@ def test_machines_share_a_look_at_the_scheduler_and_a_slow_answer_loses_none(mon
         pulse.look(machines.Machine("b", "key", {}, ["tcp://b"]), found[-1])
 
 
+def test_a_scheduler_that_is_lost_after_a_machine_was_loses_no_other_machines_result(monkeypatch):
+    async def once(watch, machine, *_):
+        if machine.name == "lost":
+            raise each._Gone("its worker was lost in the middle")
+        return {"code": 0, "record": {}, "said": ""}
+
+    async def run(*_, **__):
+        raise OSError("in <TCP>: stream is closed")
+
+    async def identity(n_workers):
+        return {"workers": {"tcp://a": {"last_seen": 1.0, "nthreads": 1}}}
+
+    async def both():
+        watch = each._Watch(SimpleNamespace(scheduler=SimpleNamespace(identity=identity), run=run))
+        arguments = SimpleNamespace(patience=60.0)
+        there = [machines.Machine(name, name, {}, [name]) for name in ("lost", "well")]
+        return await asyncio.gather(*(each._on(watch, machine, ["bench"], True, arguments) for machine in there))
+
+    monkeypatch.setattr(each, "_once", once)
+    lost, well = asyncio.run(within(30, both()))
+    assert (lost["status"], lost["why"]) == ("lost", "its worker was lost in the middle, and the scheduler is gone")
+    assert (well["status"], well["record"]) == ("ok", {})
+
+
 def test_clocks_that_are_apart_are_told_of():
     apart = machines.Machine("far", "k", {"clock_apart_s": -37.2, "clock_known_to_s": 0.1})
     near = machines.Machine("near", "l", {"clock_apart_s": 0.5})

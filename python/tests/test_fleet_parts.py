@@ -1284,6 +1284,42 @@ def test_what_goes_on_alone_is_asked_of_each_worker_once_however_long_it_takes()
     assert asked == [None, ["two"]]
 
 
+def test_a_scheduler_is_waited_for_from_when_it_is_lost_and_that_is_said_at_once(tmp_path, monkeypatch, capsys):
+    now, lives = [1000.0], [300.0, 30.0, 300.0]
+
+    @contextlib.asynccontextmanager
+    async def connected(scheduler):
+        now[0] += 10
+        if not lives:
+            raise Lost("nobody answers")
+        yield None
+
+    async def meet(self, client):
+        self.members.machines = [machines.Machine("one", "one", {}, ["a"])]
+
+    async def by(self, client):
+        now[0] += lives.pop(0)
+        raise Lost("the scheduler is gone")
+
+    async def at_once(_):
+        said.append(capsys.readouterr().err)
+
+    said: list[str] = []
+    monkeypatch.setattr(run, "connected", connected)
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(run, "asyncio", SimpleNamespace(sleep=at_once, CancelledError=asyncio.CancelledError))
+    monkeypatch.setattr(run.Run, "_meet", meet)
+    monkeypatch.setattr(run.Run, "_by", by)
+    journal = Journal(tmp_path / "journal", ["a", "b"])
+    options = Options("/a", "/b", "tcp://a", [], None, None, None, False, False, 60.0, 60.0)
+    with pytest.raises(FleetError, match="nobody answers"):
+        asyncio.run(run.Run(options, journal).copy())
+    journal.close()
+    # Nothing was ever settled, and it was there for long only twice.
+    waits = "bytepath fleet: the scheduler is gone; waiting for it to come back\n"
+    assert said == [waits, "", waits, *[""] * 6] and now == [1730]
+
+
 def test_what_prepares_a_copying_does_nothing_once_nobody_waits_for_it(command, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("BYTEPATH_PROGRAM", command)

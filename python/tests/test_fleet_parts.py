@@ -1284,6 +1284,48 @@ def test_what_goes_on_alone_is_asked_of_each_worker_once_however_long_it_takes()
     assert asked == [None, ["two"]]
 
 
+@pytest.mark.parametrize("refused", [set(), {"other"}])
+@pytest.mark.parametrize("waits", ["_awaited", "_look_after"])
+def test_workers_that_can_do_the_work_are_waited_for_as_long_as_is_said(monkeypatch, capsys, waits, refused):
+    async def one(client, key, request, among):
+        await asyncio.sleep(60)
+
+    async def busy(client):
+        return {}, []
+
+    async def info(client):
+        return dict.fromkeys(refused)
+
+    class Waits(Pieces):
+        _one, _busy = staticmethod(one), staticmethod(busy)
+
+        def _late_s(self, budget_ms):
+            return -1.0
+
+    monkeypatch.setattr(pieces, "workers_of", info)
+    members = Members()
+    members._looked = float("inf")
+    for name in refused:
+        members.refuse(name, f"{name} takes no part")
+    options = SimpleNamespace(progress=None, patience_s=0.01)
+    journal = SimpleNamespace(so_far=lambda: "so far")
+    waiting = Waits(options, journal, ground.Ground("source", "copy", "id"), members, None)
+    client = SimpleNamespace(status="running")
+
+    async def wait():
+        if waits == "_awaited":
+            await waiting._awaited(client, {}, None)
+        else:
+            task = asyncio.ensure_future(one(None, None, None, None))
+            waiting.flights[task] = Flight([])
+            await waiting._look_after(client, 0)
+
+    why = "no workers are left but those that take no part (other takes no part)" if refused else "all workers are gone"
+    with pytest.raises(FleetError, match=rf"^{re.escape(why)}\nso far$"):
+        asyncio.run(within(30, wait()))
+    assert capsys.readouterr().err == (f"bytepath fleet: {why}; others are waited for\n" if refused else "")
+
+
 def test_a_scheduler_is_waited_for_from_when_it_is_lost_and_that_is_said_at_once(tmp_path, monkeypatch, capsys):
     now, lives = [1000.0], [300.0, 30.0, 300.0]
 

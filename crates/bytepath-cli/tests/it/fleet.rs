@@ -22,10 +22,11 @@ fn script(folder: &Path, text: &str) -> std::path::PathBuf {
 #[test]
 fn words_of_a_fleet_reach_the_package_as_they_are() {
     let folder = tempfile::tempdir().expect("a folder");
-    let python = script(folder.path(), r#"[ "$1" = -c ] || printf '<%s>' "$@""#);
+    // It is asked whether it has the package before.
+    let python = script(folder.path(), r#"[ $# -lt 3 ] || { shift 2; printf '<%s>' "$@"; }"#);
     let words = ["fleet", "--scheduler", "local:2", "cp", "--jobs_like", "-a", "--help", "a b"];
     let done = run(bytepath(&words).env("BYTEPATH_PYTHON", &python)).well();
-    let wanted = "<-m><bytepath.fleet><--scheduler><local:2><cp><--jobs_like><-a><--help><a b>";
+    let wanted = "<--scheduler><local:2><cp><--jobs_like><-a><--help><a b>";
     assert_eq!(done.stdout, wanted);
     for words in
         [&["--", "-d", "to"][..], &["--", "--help", "to"], &["-a", "--", "-d", "to"], &["--"]]
@@ -34,6 +35,31 @@ fn words_of_a_fleet_reach_the_package_as_they_are() {
             run(bytepath(&["fleet", "cp"]).args(words).env("BYTEPATH_PYTHON", &python)).well();
         assert_eq!(done.stdout, format!("<-m><bytepath.fleet><cp><{}>", words.join("><")));
     }
+}
+
+#[test]
+fn what_lies_in_the_current_directory_is_not_what_a_python_runs() {
+    let own = std::process::Command::new("python3").args(["-c", ""]).status();
+    if !own.is_ok_and(|status| status.success()) {
+        println!("skipped: no python3 is installed");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (here, package) = (folder.path().join("here"), folder.path().join("there/bytepath/fleet"));
+    for module in ["argparse", "importlib", "runpy", "sys", "bytepath/fleet"] {
+        let module = here.join(module);
+        fs::create_dir_all(&module).expect("a folder");
+        fs::write(module.join("__init__.py"), "open('ran', 'w')").expect("a module");
+    }
+    fs::create_dir_all(&package).expect("a folder");
+    fs::write(package.join("__init__.py"), "").expect("a module");
+    let main = "import argparse, importlib, sys\nprint(__name__, sys.argv[1:])";
+    fs::write(package.join("__main__.py"), main).expect("a module");
+    let mut command = bytepath(&["fleet", "doctor", "a b"]);
+    command.env("BYTEPATH_PYTHON", "python3").env("PYTHONPATH", folder.path().join("there"));
+    let done = run(command.current_dir(&here)).well();
+    assert_eq!(done.stdout, "__main__ ['doctor', 'a b']\n");
+    assert!(!here.join("ran").exists());
 }
 
 #[test]

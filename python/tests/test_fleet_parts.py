@@ -1570,19 +1570,33 @@ def test_directories_on_fuse_are_told_apart_by_the_first_file_in_them(tmp_path, 
     assert storage.look(str(tmp_path / "one"))["entries"][b"a"] == (None,) * 4
 
 
-def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_known_to_be_the_same(monkeypatch):
+def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_known_to_be_the_same(monkeypatch, tmp_path):
     looks = [LOOK | {"inode": 3}, LOOK | {"times": (6, 6)} | entries(c=1), None]
+    source = tmp_path / "source"
     setup = {
         "id": "id", "word": None, "version": worker.about()["version"], "python": worker.python(), "uid": os.getuid(),
-        "source": "source", "source_look": LOOK,
+        "source": str(source), "source_look": LOOK,
     }  # fmt: skip
     monkeypatch.setattr(worker.storage, "look", lambda _: looks.pop(0))
-    for of_copyings in ("_fit", "_trusted"):
-        monkeypatch.setattr(worker, of_copyings, set())
-    assert worker._unfit(setup) == "its source is not the directory that the others see"
+    monkeypatch.setattr(worker, "_fit", {})
+    monkeypatch.setattr(worker, "_trusted", set())
+    unseen = f"it cannot read {source} ({source} does not exist)"
+    assert worker._unfit(setup) == unseen
+    with pytest.raises(FileNotFoundError):
+        worker.trust("id", str(source))
+    source.mkdir()
+    assert worker._unfit(setup) == f"its {source} is not the directory that the others see"
     assert worker._unfit(setup) == worker.DOUBT
-    worker.trust("id")
+    worker.trust("id", str(source))
     assert worker._unfit(setup) is None and looks == [None]
+    # It is looked at anew where it is another one by now, as where something else is mounted there.
+    source.rename(tmp_path / "aside")
+    assert worker._unfit(setup) == unseen
+    source.mkdir()
+    looks[:] = [LOOK | {"inode": 3}, LOOK | {"times": (6, 6)}, LOOK]
+    assert worker._unfit(setup) == f"its {source} is not the directory that the others see"
+    assert worker._unfit(setup) == worker.DOUBT
+    assert worker._unfit(setup) is None and worker._unfit(setup) is None and looks == []
 
     members = Members()
     members.machines = [machines.Machine("one", "one", {}, ["a", "b"])]
@@ -1596,6 +1610,9 @@ def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_k
 @pytest.mark.parametrize(
     ("others", "there", "is_other"),
     [
+        # Who does not see it has seen nothing that is the same.
+        (["a"], [None], None),
+        (["asleep", "a"], [None], None),
         (["a"], [LOOK | {"times": (7, 7)}], False),
         (["a"], [LOOK | {"times": (6, 6)}, LOOK | {"times": (8, 8)}], False),
         (["a"], [LOOK | {"times": (6, 6)}], True),
@@ -1619,6 +1636,8 @@ def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_mom
         if function is worker.trust:
             let_in.append(name)
             return {name: None}
+        if seen[name][0] is None:
+            return {name: FileNotFoundError(errno.ENOENT, "No such file or directory")}
         return {name: seen[name].pop(0) if len(seen[name]) > 1 else seen[name][0]}
 
     async def at_once(_):
@@ -1637,7 +1656,7 @@ def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_mom
     pieces = Pieces(SimpleNamespace(progress=None), None, ground.Ground("source", "copy", "id"), members, None)
     pieces.ground.trusted = {"a", "asleep"}
     asyncio.run(judged())
-    assert (let_in, members.refused) == (([], {"b"}) if is_other else (["b"], set()))
+    assert (let_in, members.refused) == (["b"] if is_other is False else [], {"b"} if is_other else set())
     assert not is_other or "b takes no part: source is not the same directory on a and on b" in members.told[0]
 
 

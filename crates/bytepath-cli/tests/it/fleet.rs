@@ -33,7 +33,7 @@ fn words_of_a_fleet_reach_the_package_as_they_are() {
     {
         let done =
             run(bytepath(&["fleet", "cp"]).args(words).env("BYTEPATH_PYTHON", &python)).well();
-        assert_eq!(done.stdout, format!("<-m><bytepath.fleet><cp><{}>", words.join("><")));
+        assert_eq!(done.stdout, format!("<cp><{}>", words.join("><")));
     }
 }
 
@@ -186,10 +186,16 @@ impl Piece {
 
     /// One that is begun by a shell, after these lines.
     fn after(lines: &str, folder: &Path, token: &str, options: &[&str]) -> Piece {
+        Piece::of(None, lines, folder, token, options)
+    }
+
+    /// One that copies only this directory, by its device and inode.
+    fn of(root: Option<&str>, lines: &str, folder: &Path, token: &str, options: &[&str]) -> Piece {
         let path = |name| folder.join(name).into_os_string().into_string().expect("UTF-8");
         let (source, sink, own) = (path("from"), path("to"), path("to/run"));
         let words = ["piece", "--source", &source, "--destination", &sink, "--run", &own];
-        let words = [&words[..], &["--token", token, "--"], options].concat();
+        let root = root.map_or(vec![], |root| vec!["--root", root]);
+        let words = [&words[..], &root, &["--token", token, "--"], options].concat();
         let mut shell = std::process::Command::new("sh");
         let command =
             shell.args(["-c", &format!("{lines}\nexec \"$0\" \"$@\""), BYTEPATH]).args(words);
@@ -550,6 +556,29 @@ fn a_process_for_pieces_ends_with_whoever_asks() {
     let mut piece = prepared(folder.path());
     drop(piece.child.stdin.take());
     assert!(piece.child.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_source_that_is_not_what_it_was_when_a_request_comes_looks_like_nothing_that_was_removed() {
+    let tree = json!([{ "do": "tree", "d": "d", "w": 1.0 }]);
+    for another in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(prepared(folder.path()));
+        let from = folder.path().join("from");
+        let there = fs::metadata(&from).expect("it is there");
+        let root = format!("{}:{}", there.dev(), there.ino());
+        let mut piece = Piece::of(Some(&root), "", folder.path(), "two", &["-a"]);
+        assert_eq!(piece.ask(tree.clone())["files"], 1);
+        fs::rename(&from, folder.path().join("aside")).expect("it is moved");
+        if another {
+            fs::create_dir(&from).expect("a folder");
+        }
+        piece.request(json!({ "items": tree, "budget_ms": 10_000 }));
+        let mut line = String::new();
+        assert_eq!(piece.answers.read_line(&mut line).expect("it is read"), 0, "{line}");
+        let _asks = piece.child.stdin.take();
+        assert_eq!(piece.child.wait().expect("it ends").code(), Some(1));
+    }
 }
 
 #[test]

@@ -182,6 +182,36 @@ def test_a_source_that_machines_have_on_storage_of_their_own_is_refused(fleet, t
 
 
 @needs_root
+def test_a_source_that_a_worker_does_not_see_is_nothing_that_was_removed(fleet, tmp_path):
+    source, copy = tmp_path / "from/source", tmp_path / "copy"
+    for number in range(40):
+        (source / f"d{number}").mkdir(parents=True)
+        (source / f"d{number}/f").write_bytes(bytes([number]) * 100)
+    for name in NAMES:
+        fleet.end_worker(name)
+    fleet.worker("one", before=["unshare", "--mount"])
+    fleet.wait_for_workers(1)
+    within = ["nsenter", "--target", str(fleet.workers["one"].pid), "--mount"]
+    hide = f"mount -t tmpfs tmpfs {tmp_path}/from && exec \"$@\""
+    try:
+        with fleet.copying(source, copy, "--limit", "500", ended=["two"]) as done:
+            fleet.worker("two", before=["unshare", "--mount", "sh", "-c", hide, "sh"])
+        assert f"takes no part: it cannot read {source} ({source} does not exist)" in done.said, done.said
+        assert done.told["files"] == 40
+        assert_copied(source, copy)
+        command = fleet.begin_command("cp", "--limit", "500", str(source), str(tmp_path / "other"))
+        wait_until(some_are_copied(tmp_path / "other"))
+        subprocess.run([*within, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path / "from")], check=True)
+        said = command.communicate(timeout=60)[1]
+        assert command.returncode == 1 and f"it cannot read {source}" in said and "there is no other worker" in said, said
+        subprocess.run([*within, "umount", str(tmp_path / "from")], check=True)
+        ended_well(fleet.run("cp", str(source), str(tmp_path / "other")))
+        assert_copied(source, tmp_path / "other")
+    finally:
+        fleet.end_worker("one")
+
+
+@needs_root
 def test_a_worker_that_comes_later_takes_part_though_nothing_in_the_source_looks_as_at_the_beginning(fleet, tmp_path):
     source, copy = tmp_path / "source", tmp_path / "copy"
     source.mkdir()

@@ -284,6 +284,36 @@ def test_directories_that_pieces_made_get_the_default_mode_where_none_is_kept(co
         assert modes == [oct(0o777 & ~mask)] * 2, option
 
 
+def test_a_fleet_of_its_own_runs_nothing_that_lies_in_the_current_directory(command, tmp_path):
+    here = tmp_path / "here"
+    (here / "source").mkdir(parents=True)
+    (here / "source/file").write_bytes(b"all of it")
+    for name in ("multiprocessing", "signal", "socket", "argparse", "runpy", "distributed", "dask", "bytepath"):
+        (here / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path),
+                   "BYTEPATH_PYTHON": sys.executable}  # fmt: skip
+    words = [command, "fleet", "--scheduler", "local:1", "cp", "source", "copy"]
+    done = subprocess.run(words, env=environment, cwd=here, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert (here / "copy/file").read_bytes() == b"all of it"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_a_command_was_started_to_ignore_does_not_end_it(command, tmp_path):
+    some_files(tmp_path / "source", 30, 1000)
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), "BYTEPATH_PROGRAM": command}
+    words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:1", "cp", "--limit", "5K", "source", "copy"]
+    with subprocess.Popen(
+        ["sh", "-c", "trap '' HUP && exec \"$@\"", "sh", *words], env=environment, cwd=tmp_path,
+        stderr=subprocess.PIPE, text=True, preexec_fn=end_with_the_parent,  # noqa: PLW1509
+    ) as running:  # fmt: skip
+        wait_until(some_are_copied(tmp_path / "copy"), 60)
+        running.send_signal(signal.SIGHUP)
+        said = running.communicate(timeout=60)[1]
+    assert running.returncode == 0, said
+    assert_copied(tmp_path / "source", tmp_path / "copy")
+
+
 def test_a_fleet_of_its_own_says_nothing_of_another(command, tmp_path):
     some_files(tmp_path / "source", 1, 10)
     with socket.socket() as taken:

@@ -32,11 +32,12 @@ from bytepath.fleet import signals, storage, words, worker  # noqa: E402
 from bytepath.fleet import __main__ as command_line  # noqa: E402
 from bytepath.fleet.__main__ import main, parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
-from bytepath.fleet.copy import ground  # noqa: E402
+from bytepath.fleet.copy import ground, pieces, run  # noqa: E402
 from bytepath.fleet.copy import journal as journals  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
 from bytepath.fleet.copy.members import Members  # noqa: E402
-from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Pieces, Yardstick, piece  # noqa: E402
+from bytepath.fleet.copy.options import Options  # noqa: E402
+from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Flight, Pieces, Yardstick, piece  # noqa: E402
 from bytepath.fleet.copy.progress import text  # noqa: E402
 from bytepath.fleet.errors import FleetError, Lost, WrongUsage  # noqa: E402
 from bytepath.fleet.text import as_text  # noqa: E402
@@ -990,6 +991,39 @@ def test_workers_of_one_kernel_share_a_machine_unless_they_are_named():
     assert machines.key_of(facts) != machines.key_of({**facts, "named": True})
 
 
+@pytest.mark.parametrize(
+    ("hosts", "names"),
+    [
+        ({"0123a": "x", "9123a": "y"}, ["x", "y"]),
+        ({"0123a": "x", "9123a": "x"}, ["x-0123", "x-9123"]),
+        ({"0123a": "x", "0123b": "x", "9123a": "x"}, ["x-0123a", "x-0123b", "x-9123"]),
+        ({"0123a": "x", "9123a": "x", "5678a": "x-0123"}, ["x-0123a", "x-9123", "x-0123-5678a"]),
+    ],
+)
+def test_machines_of_one_name_are_told_apart_whenever_they_come(monkeypatch, hosts, names):
+    async def asked(client, name):
+        return {"key": name, "host": hosts[name], "uid": 0}
+
+    async def info(client):
+        return {key: {"nthreads": 1} for key in hosts}
+
+    async def well(client):
+        pass
+
+    monkeypatch.setattr(machines, "_ask", asked)
+    monkeypatch.setattr(machines, "workers_of", info)
+    monkeypatch.setattr(machines, "_check_scheduler", well)
+    monkeypatch.setattr(machines, "check_packages", lambda facts: None)
+    monkeypatch.setattr(machines, "unfit", lambda facts: [])
+    monkeypatch.setattr(machines, "key_of", lambda facts: facts["key"])
+    began = asyncio.run(machines.probe(SimpleNamespace(scheduler=True)))
+    assert sorted(machine.name for machine in began) == sorted(names)
+    key = next(iter(hosts))
+    known = [machines.Machine(hosts[key], key, {"host": hosts[key]}, [key])]
+    came, refused = asyncio.run(machines.admit(None, known, asyncio.run(info(None))))
+    assert sorted(machine.name for machine in came) == sorted(names) and not refused
+
+
 def test_machines_share_a_look_at_the_scheduler_and_a_slow_answer_loses_none(monkeypatch):
     class Slow:
         asked = 0
@@ -1016,6 +1050,30 @@ def test_machines_share_a_look_at_the_scheduler_and_a_slow_answer_loses_none(mon
         pulse.look(machines.Machine("a", "key", {}, ["tcp://a"]), workers)
     with pytest.raises(each._Gone):
         pulse.look(machines.Machine("b", "key", {}, ["tcp://b"]), found[-1])
+
+
+def test_a_scheduler_that_is_lost_after_a_machine_was_loses_no_other_machines_result(monkeypatch):
+    async def once(watch, machine, *_):
+        if machine.name == "lost":
+            raise each._Gone("its worker was lost in the middle")
+        return {"code": 0, "record": {}, "said": ""}
+
+    async def run(*_, **__):
+        raise OSError("in <TCP>: stream is closed")
+
+    async def identity(n_workers):
+        return {"workers": {"tcp://a": {"last_seen": 1.0, "nthreads": 1}}}
+
+    async def both():
+        watch = each._Watch(SimpleNamespace(scheduler=SimpleNamespace(identity=identity), run=run))
+        arguments = SimpleNamespace(patience=60.0)
+        there = [machines.Machine(name, name, {}, [name]) for name in ("lost", "well")]
+        return await asyncio.gather(*(each._on(watch, machine, ["bench"], True, arguments) for machine in there))
+
+    monkeypatch.setattr(each, "_once", once)
+    lost, well = asyncio.run(within(30, both()))
+    assert (lost["status"], lost["why"]) == ("lost", "its worker was lost in the middle, and the scheduler is gone")
+    assert (well["status"], well["record"]) == ("ok", {})
 
 
 def test_clocks_that_are_apart_are_told_of():
@@ -1226,6 +1284,84 @@ def test_what_goes_on_alone_is_asked_of_each_worker_once_however_long_it_takes()
     assert asked == [None, ["two"]]
 
 
+@pytest.mark.parametrize("refused", [set(), {"other"}])
+@pytest.mark.parametrize("waits", ["_awaited", "_look_after"])
+def test_workers_that_can_do_the_work_are_waited_for_as_long_as_is_said(monkeypatch, capsys, waits, refused):
+    async def one(client, key, request, among):
+        await asyncio.sleep(60)
+
+    async def busy(client):
+        return {}, []
+
+    async def info(client):
+        return dict.fromkeys(refused)
+
+    class Waits(Pieces):
+        _one, _busy = staticmethod(one), staticmethod(busy)
+
+        def _late_s(self, budget_ms):
+            return -1.0
+
+    monkeypatch.setattr(pieces, "workers_of", info)
+    members = Members()
+    members._looked = float("inf")
+    for name in refused:
+        members.refuse(name, f"{name} takes no part")
+    options = SimpleNamespace(progress=None, patience_s=0.01)
+    journal = SimpleNamespace(so_far=lambda: "so far")
+    waiting = Waits(options, journal, ground.Ground("source", "copy", "id"), members, None)
+    client = SimpleNamespace(status="running")
+
+    async def wait():
+        if waits == "_awaited":
+            await waiting._awaited(client, {}, None)
+        else:
+            task = asyncio.ensure_future(one(None, None, None, None))
+            waiting.flights[task] = Flight([])
+            await waiting._look_after(client, 0)
+
+    why = "no workers are left but those that take no part (other takes no part)" if refused else "all workers are gone"
+    with pytest.raises(FleetError, match=rf"^{re.escape(why)}\nso far$"):
+        asyncio.run(within(30, wait()))
+    assert capsys.readouterr().err == (f"bytepath fleet: {why}; others are waited for\n" if refused else "")
+
+
+def test_a_scheduler_is_waited_for_from_when_it_is_lost_and_that_is_said_at_once(tmp_path, monkeypatch, capsys):
+    now, lives = [1000.0], [300.0, 30.0, 300.0]
+
+    @contextlib.asynccontextmanager
+    async def connected(scheduler):
+        now[0] += 10
+        if not lives:
+            raise Lost("nobody answers")
+        yield None
+
+    async def meet(self, client):
+        self.members.machines = [machines.Machine("one", "one", {}, ["a"])]
+
+    async def by(self, client):
+        now[0] += lives.pop(0)
+        raise Lost("the scheduler is gone")
+
+    async def at_once(_):
+        said.append(capsys.readouterr().err)
+
+    said: list[str] = []
+    monkeypatch.setattr(run, "connected", connected)
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(run, "asyncio", SimpleNamespace(sleep=at_once, CancelledError=asyncio.CancelledError))
+    monkeypatch.setattr(run.Run, "_meet", meet)
+    monkeypatch.setattr(run.Run, "_by", by)
+    journal = Journal(tmp_path / "journal", ["a", "b"])
+    options = Options("/a", "/b", "tcp://a", [], None, None, None, False, False, 60.0, 60.0)
+    with pytest.raises(FleetError, match="nobody answers"):
+        asyncio.run(run.Run(options, journal).copy())
+    journal.close()
+    # Nothing was ever settled, and it was there for long only twice.
+    waits = "bytepath fleet: the scheduler is gone; waiting for it to come back\n"
+    assert said == [waits, "", waits, *[""] * 6] and now == [1730]
+
+
 def test_what_prepares_a_copying_does_nothing_once_nobody_waits_for_it(command, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("BYTEPATH_PROGRAM", command)
@@ -1434,19 +1570,33 @@ def test_directories_on_fuse_are_told_apart_by_the_first_file_in_them(tmp_path, 
     assert storage.look(str(tmp_path / "one"))["entries"][b"a"] == (None,) * 4
 
 
-def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_known_to_be_the_same(monkeypatch):
+def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_known_to_be_the_same(monkeypatch, tmp_path):
     looks = [LOOK | {"inode": 3}, LOOK | {"times": (6, 6)} | entries(c=1), None]
+    source = tmp_path / "source"
     setup = {
         "id": "id", "word": None, "version": worker.about()["version"], "python": worker.python(), "uid": os.getuid(),
-        "source": "source", "source_look": LOOK,
+        "source": str(source), "source_look": LOOK,
     }  # fmt: skip
     monkeypatch.setattr(worker.storage, "look", lambda _: looks.pop(0))
-    for of_copyings in ("_fit", "_trusted"):
-        monkeypatch.setattr(worker, of_copyings, set())
-    assert worker._unfit(setup) == "its source is not the directory that the others see"
+    monkeypatch.setattr(worker, "_fit", {})
+    monkeypatch.setattr(worker, "_trusted", set())
+    unseen = f"it cannot read {source} ({source} does not exist)"
+    assert worker._unfit(setup) == unseen
+    with pytest.raises(FileNotFoundError):
+        worker.trust("id", str(source))
+    source.mkdir()
+    assert worker._unfit(setup) == f"its {source} is not the directory that the others see"
     assert worker._unfit(setup) == worker.DOUBT
-    worker.trust("id")
+    worker.trust("id", str(source))
     assert worker._unfit(setup) is None and looks == [None]
+    # It is looked at anew where it is another one by now, as where something else is mounted there.
+    source.rename(tmp_path / "aside")
+    assert worker._unfit(setup) == unseen
+    source.mkdir()
+    looks[:] = [LOOK | {"inode": 3}, LOOK | {"times": (6, 6)}, LOOK]
+    assert worker._unfit(setup) == f"its {source} is not the directory that the others see"
+    assert worker._unfit(setup) == worker.DOUBT
+    assert worker._unfit(setup) is None and worker._unfit(setup) is None and looks == []
 
     members = Members()
     members.machines = [machines.Machine("one", "one", {}, ["a", "b"])]
@@ -1460,6 +1610,9 @@ def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_k
 @pytest.mark.parametrize(
     ("others", "there", "is_other"),
     [
+        # Who does not see it has seen nothing that is the same.
+        (["a"], [None], None),
+        (["asleep", "a"], [None], None),
         (["a"], [LOOK | {"times": (7, 7)}], False),
         (["a"], [LOOK | {"times": (6, 6)}, LOOK | {"times": (8, 8)}], False),
         (["a"], [LOOK | {"times": (6, 6)}], True),
@@ -1483,6 +1636,8 @@ def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_mom
         if function is worker.trust:
             let_in.append(name)
             return {name: None}
+        if seen[name][0] is None:
+            return {name: FileNotFoundError(errno.ENOENT, "No such file or directory")}
         return {name: seen[name].pop(0) if len(seen[name]) > 1 else seen[name][0]}
 
     async def at_once(_):
@@ -1501,7 +1656,7 @@ def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_mom
     pieces = Pieces(SimpleNamespace(progress=None), None, ground.Ground("source", "copy", "id"), members, None)
     pieces.ground.trusted = {"a", "asleep"}
     asyncio.run(judged())
-    assert (let_in, members.refused) == (([], {"b"}) if is_other else (["b"], set()))
+    assert (let_in, members.refused) == (["b"] if is_other is False else [], {"b"} if is_other else set())
     assert not is_other or "b takes no part: source is not the same directory on a and on b" in members.told[0]
 
 

@@ -60,8 +60,12 @@ impl FromArgMatches for Options {
     }
 }
 
-/// Says by its exit code whether a Python has the package.
-const ASKS: &str = "import sys, importlib.util as u\ntry: sys.exit(u.find_spec('bytepath.fleet') is None)\nexcept ImportError: sys.exit(1)";
+/// Says by its exit code whether a Python has the package. No program is looked for in the current directory,
+/// which may be anybody's.
+const ASKS: &str = "import sys; sys.path[:] = filter(None, sys.path)\nimport importlib.util as u\ntry: sys.exit(u.find_spec('bytepath.fleet') is None)\nexcept ImportError: sys.exit(1)";
+
+/// Becomes the package's command, likewise; for Python 3.10 too, which knows no `-P`.
+const BECOMES: &str = "import sys; sys.path[:] = filter(None, sys.path)\nimport runpy; runpy.run_module('bytepath.fleet', run_name='__main__', alter_sys=True)";
 
 /// Names the Python that has the package.
 const PYTHON: &str = "BYTEPATH_PYTHON";
@@ -92,7 +96,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         );
     };
     let mut command = Command::new(python);
-    command.args(["-m", "bytepath.fleet"]);
+    command.args(["-c", BECOMES]);
     if let Some(scheduler) = &options.scheduler {
         command.arg("--scheduler").arg(scheduler);
     }

@@ -1,4 +1,4 @@
-"""The command line: `bytepath fleet` executes `python -m bytepath.fleet`."""
+"""The command line: `bytepath fleet` executes what `python -m bytepath.fleet` does, wherever it is given."""
 
 import argparse
 import asyncio

@@ -288,9 +288,12 @@ async def _on(
             answer = await _once(watch, machine, words, record, arguments)
         except _Gone as error:
             found["why"] = str(error)
-            if not await _is_back(watch, machine, arguments.patience):
-                break
-            continue
+            try:
+                if await _is_back(watch, machine, arguments.patience):
+                    continue
+            except FleetError as lost:
+                found["why"] += f", and {lost}"
+            break
         except FleetError as error:
             found.update(status="failed", why=str(error))
             break

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,10 @@ PROBE_S = 20
 WORKERS_S = 10
 SILENT_S = 5.0
 """A worker that has told nothing for so long may be asleep."""
+
+KEY_LENGTH = 16
+KEY_SHOWN = 4
+"""So much of a key at least is behind the names of machines that share one."""
 
 CLOCK_S = 1.0
 """Clocks that are apart by more are told of."""
@@ -89,7 +94,7 @@ def key_of(facts: dict[str, Any]) -> str:
     parts = [facts["boot_id"] or facts["machine_id"] or facts["host"]]
     if facts.get("named"):
         parts.append(facts["host"])
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:KEY_LENGTH]
 
 
 def told(facts: dict[str, Any]) -> dict[str, Any]:
@@ -130,10 +135,8 @@ async def probe(client: Client) -> list[Machine]:
         machine.workers.append(worker)
         machine.uids.add(answer["uid"])
         machine.threads += info[worker]["nthreads"]
-    found = sorted(machines.values(), key=lambda machine: (machine.name, machine.key))
-    _tell_names_apart(found)
     check_packages(facts)
-    return found
+    return _tell_names_apart(sorted(machines.values(), key=lambda machine: (machine.name, machine.key)))
 
 
 async def _check_scheduler(client: Client) -> None:
@@ -182,7 +185,7 @@ async def admit(
             machine = found.setdefault(key_of(answer), Machine(answer["host"], key_of(answer), answer))
         machine.workers.append(worker)
         machine.threads += about["nthreads"]
-    return [machine for machine in found.values() if machine.workers], refused
+    return _tell_names_apart([machine for machine in found.values() if machine.workers]), refused
 
 
 async def _ask(client: Client, worker: str) -> dict[str, Any] | str:
@@ -205,11 +208,14 @@ async def _ask(client: Client, worker: str) -> dict[str, Any] | str:
     return answer
 
 
-def _tell_names_apart(machines: list[Machine]) -> None:
-    names = [machine.name for machine in machines]
-    for machine in machines:
-        if names.count(machine.name) > 1:
-            machine.name = f"{machine.name}-{machine.key[:4]}"
+def _tell_names_apart(machines: list[Machine]) -> list[Machine]:
+    """Gives those that share a name as much of their keys behind it as tells all apart."""
+    for length in range(KEY_SHOWN, KEY_LENGTH + 1):
+        count = Counter(machine.name for machine in machines)
+        for machine in machines:
+            if count[machine.name] > 1:
+                machine.name = f"{machine.facts['host']}-{machine.key[:length]}"
+    return machines
 
 
 def check_packages(facts: dict[str, dict[str, Any]]) -> None:

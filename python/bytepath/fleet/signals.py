@@ -5,7 +5,9 @@ import signal
 from collections.abc import Iterator
 from types import FrameType
 
-ENDING = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+_ALL = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+ENDING = tuple(number for number in _ALL if signal.getsignal(number) is not signal.SIG_IGN)
+"""But those that whoever started this has it ignore, as nohup does."""
 
 
 class Interrupted(BaseException):

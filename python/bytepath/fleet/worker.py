@@ -26,7 +26,7 @@ from bytepath._errors import ProgramError
 
 from . import storage
 
-PROTOCOL = 13
+PROTOCOL = 14
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02
@@ -89,13 +89,13 @@ def about() -> dict[str, Any]:
 class Engine:
     """A `bytepath piece` that answers requests until it is closed, or this process ends."""
 
-    def __init__(self, setup: dict[str, Any]) -> None:
+    def __init__(self, setup: dict[str, Any], root: str) -> None:
         self.id = setup["id"]
         path = program()
         if path is None:
             raise FileNotFoundError("no program bytepath")
         words = [path, "piece", "--source", setup["source"], "--destination", setup["destination"]]
-        words += ["--run", setup["run"], "--token", uuid.uuid4().hex[:12], "--", *setup["options"]]
+        words += ["--root", root, "--run", setup["run"], "--token", uuid.uuid4().hex[:12], "--", *setup["options"]]
         self.said = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [os.fsencode(word) for word in words],
@@ -138,7 +138,7 @@ class EngineDied(Exception):
     """The program ended in the middle of a piece: its words."""
 
 
-_idle: dict[tuple[str, int], list[Engine]] = {}
+_idle: dict[tuple[str, int, str], list[Engine]] = {}
 _busy: set[Engine] = set()
 _lock = threading.Lock()
 
@@ -162,7 +162,7 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
                 # Nobody waits for it any more, and nobody would end what it begins.
                 return json.dumps({"died": OVER}).encode()
             # Those of a copying that is over end here; there is one at a time.
-            own = setup["id"], setup["umask"]
+            own = setup["id"], setup["umask"], _fit.get((setup["id"], setup["word"]), "")
             for other in [key for key in _idle if key != own]:
                 for engine in _idle.pop(other):
                     engine.close()
@@ -171,7 +171,7 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
         if found is not None and found.process.poll() is not None:
             found.close()
             found = None
-        engine = found or Engine(setup)
+        engine = found or Engine(setup, own[2])
         try:
             with _at_work(engine):
                 answer = engine.ask(request)
@@ -237,8 +237,33 @@ def _unfit(setup: dict[str, Any]) -> str | None:
     """Why this worker cannot do the pieces of a copying. It may have come when that had long begun."""
     # What is not known yet when it begins is looked at once it is.
     asked = (setup["id"], setup["word"])
-    if asked in _fit:
-        return None
+    if asked not in _fit and (why := _unlike(setup)):
+        return why
+    try:
+        # Its source may have been unmounted since, or be mounted anew.
+        root = storage.root(setup["source"])
+        if _fit.get(asked) == root:
+            return None
+        if (setup["id"], root) not in _trusted and setup["source_look"]:
+            look = storage.look(setup["source"])
+            if storage.is_another(setup["source_look"], look):
+                return f"its {setup['source']} is not the directory that the others see"
+            if not storage.is_same(setup["source_look"], look):
+                return DOUBT
+    except OSError as error:
+        return f"it cannot read {setup['source']} ({_unseen(error)})"
+    if setup["word"] is not None:
+        word, number = marked(setup["mark"])
+        if number in (errno.EACCES, errno.EPERM):
+            return no_entry("it", os.getuid(), os.path.dirname(setup["mark"]))
+        if word != setup["word"]:
+            return f"its {setup['destination']} is another storage than that of the others"
+    _fit[asked] = root
+    return None
+
+
+def _unlike(setup: dict[str, Any]) -> str | None:
+    """Why this process is none that can do the pieces of a copying."""
     if python() != setup["python"]:
         return f"it has Python {python()}, and the others have {setup['python']}: Dask needs one minor version on all machines"
     own = about()["version"]
@@ -246,20 +271,6 @@ def _unfit(setup: dict[str, Any]) -> str | None:
         return f"it has {own}, and the copying is done by {setup['version']}"
     if os.getuid() != setup["uid"]:
         return f"it runs as uid {os.getuid()}, and the others as uid {setup['uid']}: start all workers as one user"
-    if setup["id"] not in _trusted and setup["source_look"]:
-        with contextlib.suppress(OSError):
-            look = storage.look(setup["source"])
-            if storage.is_another(setup["source_look"], look):
-                return f"its {setup['source']} is not the directory that the others see"
-            if not storage.is_same(setup["source_look"], look):
-                return DOUBT
-    if setup["word"] is not None:
-        word, number = marked(setup["mark"])
-        if number in (errno.EACCES, errno.EPERM):
-            return no_entry("it", os.getuid(), os.path.dirname(setup["mark"]))
-        if word != setup["word"]:
-            return f"its {setup['destination']} is another storage than that of the others"
-    _fit.add(asked)
     return None
 
 
@@ -269,15 +280,16 @@ def no_entry(who: str, uid: int, folder: str) -> str:
     return f"{who} runs as uid {uid} and may not look into {folder}: {remedy}"
 
 
-_fit: set[tuple[str, str | None]] = set()
+_fit: dict[tuple[str, str | None], str] = {}
+"""What the source was then."""
 
 
-def trust(id: str) -> None:
+def trust(id: str, source: str) -> None:
     """The source of a copying is here that of the others, however it looks by now."""
-    _trusted.add(id)
+    _trusted.add((id, storage.root(source)))
 
 
-_trusted: set[str] = set()
+_trusted: set[tuple[str, str]] = set()
 
 
 _over: deque[str] = deque(maxlen=64)

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, StatxFlags};
@@ -41,7 +41,7 @@ use super::settings::{Preserve, Settings};
 use super::shared::Shared;
 use super::stage::Stage;
 use super::tally::Tally;
-use super::voice::{Said, Voice};
+use super::voice::{Said, Voice, q};
 use crate::classic::Called;
 use crate::sys::own_files;
 use ground::Ground;
@@ -55,6 +55,9 @@ pub(crate) struct Options {
     /// What is copied
     #[arg(long, value_name = "DIR")]
     source: PathBuf,
+    /// Its device and inode: another directory of its name is not copied
+    #[arg(long, value_name = "DEVICE:INODE")]
+    root: Option<String>,
     /// What it is copied to
     #[arg(long, value_name = "DIR")]
     destination: PathBuf,
@@ -85,12 +88,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     // What is in the way of a link is replaced at once.
     let settings = Settings { force: true, ..settings };
     end_with_the_asker();
-    let token = &options.token;
-    let ground = Ground::new(&options.source, &options.destination, &options.run, token);
+    let ground = Ground::new(options);
     let wanted = Arc::new(AtomicBool::new(false));
     // Without it the rest is given back when its time is over.
     let _ = signal_hook::flag::register(SIGURG, wanted.clone());
-    let process = Process { settings, copy, called, ground, wanted };
+    let mut process = Process { settings, copy, called, ground, wanted };
     process.serve()
 }
 
@@ -105,7 +107,7 @@ struct Process {
 }
 
 impl Process {
-    fn serve(&self) -> anyhow::Result<()> {
+    fn serve(&mut self) -> anyhow::Result<()> {
         let ledger = Ledger::open(&self.copy.extras)?;
         let voice = Voice::gathering(&self.called, ledger);
         let umask = super::operands::umask();
@@ -114,7 +116,12 @@ impl Process {
             let line = line.context("standard input")?;
             let request: Request = serde_json::from_str(&line).context("a request")?;
             self.wanted.store(false, Relaxed);
+            if let Err(errno) = self.ground.hold_source() {
+                let word = crate::errno::word(errno);
+                bail!("cannot access {}: {word}", q(&self.ground.source));
+            }
             let answer = self.answer(request, &voice, umask);
+            self.ground.let_go();
             let mut line = serde_json::to_vec(&answer)?;
             line.push(b'\n');
             out.write_all(&line).and_then(|()| out.flush()).context("standard output")?;

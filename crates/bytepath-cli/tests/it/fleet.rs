@@ -24,18 +24,44 @@ fn script(folder: &Path, text: &str) -> std::path::PathBuf {
 #[test]
 fn words_of_a_fleet_reach_the_package_as_they_are() {
     let folder = tempfile::tempdir().expect("a folder");
-    let python = script(folder.path(), r#"[ "$1" = -c ] || printf '<%s>' "$@""#);
+    // It is asked whether it has the package before.
+    let python = script(folder.path(), r#"[ $# -lt 3 ] || { shift 2; printf '<%s>' "$@"; }"#);
     let words = ["fleet", "--scheduler", "local:2", "cp", "--jobs_like", "-a", "--help", "a b"];
     let done = run(bytepath(&words).env("BYTEPATH_PYTHON", &python)).well();
-    let wanted = "<-m><bytepath.fleet><--scheduler><local:2><cp><--jobs_like><-a><--help><a b>";
+    let wanted = "<--scheduler><local:2><cp><--jobs_like><-a><--help><a b>";
     assert_eq!(done.stdout, wanted);
     for words in
         [&["--", "-d", "to"][..], &["--", "--help", "to"], &["-a", "--", "-d", "to"], &["--"]]
     {
         let done =
             run(bytepath(&["fleet", "cp"]).args(words).env("BYTEPATH_PYTHON", &python)).well();
-        assert_eq!(done.stdout, format!("<-m><bytepath.fleet><cp><{}>", words.join("><")));
+        assert_eq!(done.stdout, format!("<cp><{}>", words.join("><")));
     }
+}
+
+#[test]
+fn what_lies_in_the_current_directory_is_not_what_a_python_runs() {
+    let own = std::process::Command::new("python3").args(["-c", ""]).status();
+    if !own.is_ok_and(|status| status.success()) {
+        println!("skipped: no python3 is installed");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (here, package) = (folder.path().join("here"), folder.path().join("there/bytepath/fleet"));
+    for module in ["argparse", "importlib", "runpy", "sys", "bytepath/fleet"] {
+        let module = here.join(module);
+        fs::create_dir_all(&module).expect("a folder");
+        fs::write(module.join("__init__.py"), "open('ran', 'w')").expect("a module");
+    }
+    fs::create_dir_all(&package).expect("a folder");
+    fs::write(package.join("__init__.py"), "").expect("a module");
+    let main = "import argparse, importlib, sys\nprint(__name__, sys.argv[1:])";
+    fs::write(package.join("__main__.py"), main).expect("a module");
+    let mut command = bytepath(&["fleet", "doctor", "a b"]);
+    command.env("BYTEPATH_PYTHON", "python3").env("PYTHONPATH", folder.path().join("there"));
+    let done = run(command.current_dir(&here)).well();
+    assert_eq!(done.stdout, "__main__ ['doctor', 'a b']\n");
+    assert!(!here.join("ran").exists());
 }
 
 #[test]
@@ -162,10 +188,16 @@ impl Piece {
 
     /// One that is begun by a shell, after these lines.
     fn after(lines: &str, folder: &Path, token: &str, options: &[&str]) -> Piece {
+        Piece::of(None, lines, folder, token, options)
+    }
+
+    /// One that copies only this directory, by its device and inode.
+    fn of(root: Option<&str>, lines: &str, folder: &Path, token: &str, options: &[&str]) -> Piece {
         let path = |name| folder.join(name).into_os_string().into_string().expect("UTF-8");
         let (source, sink, own) = (path("from"), path("to"), path("to/run"));
         let words = ["piece", "--source", &source, "--destination", &sink, "--run", &own];
-        let words = [&words[..], &["--token", token, "--"], options].concat();
+        let root = root.map_or(vec![], |root| vec!["--root", root]);
+        let words = [&words[..], &root, &["--token", token, "--"], options].concat();
         let mut shell = std::process::Command::new("sh");
         let command =
             shell.args(["-c", &format!("{lines}\nexec \"$0\" \"$@\""), BYTEPATH]).args(words);
@@ -620,6 +652,29 @@ fn a_process_for_pieces_ends_with_whoever_asks() {
     let mut piece = prepared(folder.path());
     drop(piece.child.stdin.take());
     assert!(piece.child.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_source_that_is_not_what_it_was_when_a_request_comes_looks_like_nothing_that_was_removed() {
+    let tree = json!([{ "do": "tree", "d": "d", "w": 1.0 }]);
+    for another in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(prepared(folder.path()));
+        let from = folder.path().join("from");
+        let there = fs::metadata(&from).expect("it is there");
+        let root = format!("{}:{}", there.dev(), there.ino());
+        let mut piece = Piece::of(Some(&root), "", folder.path(), "two", &["-a"]);
+        assert_eq!(piece.ask(tree.clone())["files"], 1);
+        fs::rename(&from, folder.path().join("aside")).expect("it is moved");
+        if another {
+            fs::create_dir(&from).expect("a folder");
+        }
+        piece.request(json!({ "items": tree, "budget_ms": 10_000 }));
+        let mut line = String::new();
+        assert_eq!(piece.answers.read_line(&mut line).expect("it is read"), 0, "{line}");
+        let _asks = piece.child.stdin.take();
+        assert_eq!(piece.child.wait().expect("it ends").code(), Some(1));
+    }
 }
 
 #[test]

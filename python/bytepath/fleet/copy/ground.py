@@ -120,16 +120,17 @@ class Ground:
         known = [other for other in others if other in self.trusted and other != name]
         for other in known[:KNOWN_MAX]:
             pair = [Machine(each, each, {}, [each]) for each in (other, name)]
+            its = await _ask(client, name, name, storage.look, self.source)
             try:
-                found = [look for _, look in await _looks(client, self.source, pair)]
+                found = [await _ask(client, other, other, storage.look, self.source), its]
                 await _one_source(client, self.source, pair, found)
                 break
             except Another:
                 raise
             except FleetError:
-                # One of the two does not answer, as where it is asleep.
+                # That one does not answer, as where it is asleep.
                 continue
-        await _ask(client, name, name, worker.trust, self.id)
+        await _ask(client, name, name, worker.trust, self.id, self.source)
         self.trusted.add(name)
 
     async def agree(self, client: Client, machines: list[Machine]) -> None:

@@ -18,9 +18,9 @@ from distributed import Client, KilledWorker
 from .. import files, metrics, worker
 from ..cluster import first_line
 from ..errors import FleetError, Lost
-from ..machines import awake
+from ..machines import awake, workers_of
 from ..text import as_text
-from ..within import ended, within
+from ..within import within
 from .ground import Another, Ground
 from .journal import Journal, shown
 from .members import Members
@@ -468,7 +468,8 @@ class Pieces:
             return
         at_work, ready = await self._busy(client)
         if not ready:
-            return await self._workers_back(client)
+            await self._workers_back(client, self.flights)
+            return await self.members.now(client)
         for flight in late:
             keys = {other.key for other in self.flights.values() if other.group == flight.group}
             others = [name for name in ready if not keys & at_work[name]]
@@ -499,21 +500,18 @@ class Pieces:
         fit = {name: about for name, about in info.items() if name not in self.members.refused}
         return {name: set(where.get(name, ())) for name in fit}, list(awake(fit))
 
-    async def _workers_back(self, client: Client) -> None:
-        """Waits for workers, or for a piece of which is known that it is what ends them."""
-        waiting = asyncio.ensure_future(client.wait_for_workers(1, timeout=self.options.patience_s))
-        try:
-            await asyncio.wait([waiting, *self.flights], return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
+    async def _workers_back(self, client: Client, pieces: Iterable[asyncio.Task[bytes]]) -> None:
+        """Waits for workers that can do the work, or for a piece of which is known that it is what ends them."""
+        until, why = time.monotonic() + self.options.patience_s, "all workers are gone"
+        if self.members.refused & (await workers_of(client)).keys():
+            why = f"no workers are left but those that take no part ({'; '.join(self.members.told[-3:])})"
+            self.progress.end()
+            files.say(f"{why}; others are waited for")
+        while not (await asyncio.wait(pieces, timeout=1.0, return_when=asyncio.FIRST_COMPLETED))[0]:
+            if (await self._busy(client))[1]:
                 return
-            waiting.result()
-        except (TimeoutError, asyncio.TimeoutError) as error:
-            raise FleetError(f"all workers are gone\n{self.journal.so_far()}") from error
-        except OSError as error:
-            raise Lost(f"the scheduler at {self.options.scheduler} is gone") from error
-        finally:
-            await ended(waiting)
-        await self.members.now(client)
+            if time.monotonic() > until:
+                raise FleetError(f"{why}\n{self.journal.so_far()}")
 
     # -- one thing, before anything else goes on --
 
@@ -576,6 +574,8 @@ class Pieces:
                 keys, (at_work, ready) = set(tasks.values()), await self._busy(client)
                 if workers is not None and not set(workers) & set(ready):
                     raise FleetError(f"{', '.join(workers)}: gone, or asleep\n{self.journal.so_far()}")
+                if not ready:
+                    await self._workers_back(client, tasks)
                 among = [name for name in ready if not keys & at_work[name] and (workers is None or name in workers)]
         finally:
             for task in tasks:

@@ -1,6 +1,7 @@
 """The copying: its phases one after the other, and what happens where the scheduler is lost."""
 
 import asyncio
+import math
 import time
 import uuid
 
@@ -45,22 +46,29 @@ class Run:
 
     async def copy(self) -> Outcome:
         """Copies, however often the scheduler is lost meanwhile, if it comes back."""
-        lost_at, began = time.monotonic(), 0.0
+        lost_at = met_at = -math.inf
+        began = 0.0
         try:
             while True:
                 try:
                     async with connected(self.options.scheduler) as client:
                         await self._meet(client)
+                        met_at = time.monotonic()
                         # To start a fleet of this machine's own takes longer than many a copying, and is none of it.
                         began = began or time.monotonic()
                         await self._by(client)
                     break
                 except Lost as error:
-                    # What was done since is a reason to be patient again.
-                    lost_at = max(lost_at, self.pieces.settled_at)
-                    if time.monotonic() - lost_at > self.options.patience_s or not self.members.machines:
+                    now, patience_s = time.monotonic(), self.options.patience_s
+                    # What was done since is a reason to be patient again, and so is that it was there for as long.
+                    is_another = self.pieces.settled_at > lost_at or lost_at < met_at < now - patience_s
+                    lost_at = now if is_another else lost_at
+                    if now - lost_at > patience_s or not self.members.machines:
                         raise FleetError("\n".join([str(error), *self._so_far()])) from error
-                    self._tell(f"{first_line(error)}; waiting for it to come back")
+                    if is_another:
+                        # At once: it may be all that is said for long.
+                        self.pieces.progress.end()
+                        files.say(f"{first_line(error)}; waiting for it to come back")
                     await asyncio.sleep(BACK_S)
         except asyncio.CancelledError:
             self.pieces.progress.end()

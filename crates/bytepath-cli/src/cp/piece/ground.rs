@@ -5,12 +5,13 @@ use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::Options;
 use super::words::Name;
 use crate::cp::place::{Directory, Place, joined};
 
@@ -23,6 +24,10 @@ pub(super) struct Ends {
 /// Both roots, and the directory for the work.
 pub(super) struct Ground {
     pub(super) source: PathBuf,
+    /// The source's device and inode when this process was started, where they are told.
+    root: Option<String>,
+    /// The source, as long as a request is worked on.
+    held: Option<OwnedFd>,
     pub(super) sink: PathBuf,
     pub(super) run: PathBuf,
     /// Nobody else's names begin with it.
@@ -52,13 +57,42 @@ const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CLOEXEC);
 
 impl Ground {
-    pub(super) fn new(source: &Path, sink: &Path, run: &Path, token: &str) -> Ground {
-        let (source, sink, run) = (source.to_owned(), sink.to_owned(), run.to_owned());
-        Ground { source, sink, run, token: token.to_owned(), made: Default::default() }
+    pub(super) fn new(options: &Options) -> Ground {
+        let Options { source, destination, run, token, root, .. } = options;
+        let (source, sink, run) = (source.clone(), destination.clone(), run.clone());
+        let (root, token) = (root.clone(), token.clone());
+        Ground { source, root, held: None, sink, run, token, made: Default::default() }
     }
 
+    /// Holds the source open for a request: what is unmounted meanwhile, or mounted over it, looks like nothing
+    /// that was removed from it.
+    ///
+    /// # Errors
+    /// The kernel's word, and ESTALE where it is another directory than it was.
+    pub(super) fn hold_source(&mut self) -> Result<(), Errno> {
+        let open = rustix::fs::open(&self.source, DIRECTORY, Mode::empty())?;
+        let stat = rustix::fs::fstat(&open)?;
+        let there = format!("{}:{}", stat.st_dev, stat.st_ino);
+        if self.root.as_ref().is_some_and(|root| *root != there) {
+            return Err(Errno::STALE);
+        }
+        self.held = Some(open);
+        Ok(())
+    }
+
+    /// Lets others unmount it.
+    pub(super) fn let_go(&mut self) {
+        self.held = None;
+    }
+
+    /// # Errors
+    /// The kernel's word, but for ENOENT, by which what is gone from the source is told.
     pub(super) fn source_root(&self) -> Result<OwnedFd, Errno> {
-        rustix::fs::open(&self.source, DIRECTORY, Mode::empty())
+        let held = self.held.as_ref().ok_or(Errno::STALE)?;
+        rustix::fs::openat(held, ".", DIRECTORY, Mode::empty()).map_err(|errno| match errno {
+            Errno::NOENT => Errno::STALE,
+            errno => errno,
+        })
     }
 
     pub(super) fn sink_root(&self) -> Result<OwnedFd, Errno> {

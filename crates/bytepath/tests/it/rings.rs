@@ -194,6 +194,56 @@ fn requests_are_cancelled_by_token_by_deadline_and_by_time() {
 }
 
 #[test]
+fn a_cancel_that_comes_late_hits_nobody_who_came_after() {
+    bounded(|_| {
+        let (near, mut far) = unix_pair();
+        let (reader, writer) = pipe();
+        let Some(mut ring) = ring(&Setup::default()) else { return };
+        let socket = Target::Borrowed(near.as_fd());
+        let receive = |token| {
+            Request::new(token, Operation::Receive { socket, bytes: 0..10 }).buffer(buffer(10))
+        };
+        let file = Target::Borrowed(reader.as_fd());
+        ring.push(receive(1));
+        let ready = Operation::Poll { file, interest: PollFlags::IN };
+        ring.push(Request::new(2, ready).then(Operation::Cancel(1)));
+        ring.submit().expect("submitted");
+        far.write_all(b"one").expect("written");
+        let done = ring.wait().expect("waited").expect("in flight");
+        assert_eq!((done.token, done.first), (1, Ok(3)));
+        ring.push(receive(3));
+        ring.submit().expect("submitted");
+        rustix::io::write(&writer, b"x").expect("written");
+        let late = ring.wait().expect("waited").expect("in flight");
+        assert_eq!((late.token, late.then), (2, Some(Err(Errno::NOENT))), "{late:?}");
+        far.write_all(b"three").expect("written");
+        let done = ring.wait().expect("waited").expect("in flight");
+        assert_eq!((done.token, done.first), (3, Ok(5)));
+        same(&done.buffer.expect("its memory").as_slice()[..5], b"three");
+    });
+}
+
+#[test]
+fn a_request_is_cancelled_whose_first_step_is_done() {
+    bounded(|_| {
+        let (near, _far) = unix_pair();
+        let Some(mut ring) = ring(&Setup::default()) else { return };
+        let receive = Operation::Receive { socket: Target::Borrowed(near.as_fd()), bytes: 0..10 };
+        ring.push(Request::new(1, Operation::Nop).then(receive).buffer(buffer(10)));
+        ring.submit_and_wait(1).expect("submitted");
+        assert!(ring.take().is_none(), "one step is in flight");
+        assert_eq!(ring.steps_in_flight(), 1);
+        ring.push(Request::new(2, Operation::Cancel(1)));
+        let mut done = [(); 2].map(|()| ring.wait().expect("waited").expect("in flight"));
+        done.sort_by_key(|done| done.token);
+        let [cancelled, cancels] = done;
+        assert_eq!((cancelled.first, cancels.first), (Ok(0), Ok(0)));
+        let stopped = cancelled.then.expect("it has two steps");
+        assert!(matches!(stopped, Err(Errno::CANCELED | Errno::INTR)), "{stopped:?}");
+    });
+}
+
+#[test]
 fn the_kernels_thread_submits_and_is_woken_when_it_has_gone_to_sleep() {
     bounded(|watch| {
         let file = file_of(contents(4096));

@@ -50,6 +50,8 @@ pub struct Ring<'fd> {
     provided: Option<Provided>,
     /// Steps that have not been answered.
     steps_in_flight: usize,
+    /// Of the flight that is next.
+    next_number: u32,
     calls: u64,
     _files: PhantomData<BorrowedFd<'fd>>,
     _stays_on_its_thread: PhantomData<*mut ()>,
@@ -87,6 +89,7 @@ impl<'fd> Ring<'fd> {
             free: (0..room).rev().collect(),
             provided: None,
             steps_in_flight: 0,
+            next_number: 0,
             calls: 0,
             _files: PhantomData,
             _stays_on_its_thread: PhantomData,
@@ -162,8 +165,10 @@ impl<'fd> Ring<'fd> {
         assert!(steps <= self.room(), "a ring takes no more than it has room for");
         let index = *self.free.last().expect("there are as many places as steps");
         let of_token = |token| self.place_of(token);
-        let (entries, flight) = flight::prepare(request, index, self.id, of_token);
+        let place = Place { number: self.next_number, index, step: 0 };
+        let (entries, flight) = flight::prepare(request, place, self.id, of_token);
         self.free.pop();
+        self.next_number = self.next_number.wrapping_add(1);
         self.flights[index as usize] = Some(flight);
         self.steps_in_flight += steps;
         let mut retries = 0;
@@ -287,12 +292,11 @@ impl<'fd> Ring<'fd> {
         }
     }
 
-    /// Where the first request with this token is in flight.
+    /// Which step of the first request with this token is in flight.
     fn place_of(&self, token: u64) -> Option<Place> {
-        let index = self.flights.iter().position(|slot| {
-            slot.as_ref().is_some_and(|flight| flight.token() == token && !flight.cancels())
-        })?;
-        Some(Place { index: index as u32, step: 0 })
+        let mut flights = self.flights.iter().flatten();
+        let flight = flights.find(|flight| flight.token() == token && !flight.cancels())?;
+        Some(flight.unanswered())
     }
 
     /// Cancels everything and waits until the kernel is done with all of it. Where it lets nobody wait,
@@ -301,8 +305,8 @@ impl<'fd> Ring<'fd> {
         // A polled ring takes reads and writes only, and those end by themselves.
         if self.setup.completions == Completions::Interrupts {
             for index in 0..self.flights.len() {
-                let in_flight = self.flights[index].is_some();
-                if in_flight && !self.cancel(Place { index: index as u32, step: 0 }) {
+                let place = self.flights[index].as_ref().map(flight::Flight::unanswered);
+                if place.is_some_and(|place| !self.cancel(place)) {
                     break;
                 }
             }

@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytepath::Meter;
 use bytepath::pages::Pages;
 use bytepath::ring::{
     Answer, Buffer, Completion, Completions, Operation, Request, Ring, Setup, Submission, Target,
@@ -16,7 +18,8 @@ use rustix::pipe::PipeFlags;
 use rustix::thread::CapabilitySet;
 
 use crate::ends::{contents, disk_file, memfd, pipe, unix_pair};
-use crate::sys::forked;
+use crate::stuck::until_stuck;
+use crate::sys::{forked, interrupt, make_interruptible};
 use crate::trial::same;
 use crate::watch::bounded;
 
@@ -240,6 +243,59 @@ fn a_request_is_cancelled_whose_first_step_is_done() {
         assert_eq!((cancelled.first, cancels.first), (Ok(0), Ok(0)));
         let stopped = cancelled.then.expect("it has two steps");
         assert!(matches!(stopped, Err(Errno::CANCELED | Errno::INTR)), "{stopped:?}");
+    });
+}
+
+#[test]
+fn a_step_that_the_kernel_refuses_at_once_keeps_none_that_are_queued_behind_it() {
+    bounded(|_| {
+        let (reader, writer) = pipe();
+        let Some(mut ring) = ring(&Setup::default()) else { return };
+        // It is for a second step.
+        let refused = |token| Request::new(token, Operation::Deadline(Duration::from_secs(1)));
+        ring.push(refused(1));
+        ring.push(Request::new(2, Operation::Nop));
+        ring.submit_and_wait(2).expect("waited");
+        let mut answers = [(); 2].map(|()| ring.take().expect("both are answered"));
+        answers.sort_by_key(|done| done.token);
+        assert_eq!(answers.map(|done| done.first), [Err(Errno::INVAL), Ok(0)]);
+        ring.push(refused(3));
+        let file = Target::Borrowed(writer.as_fd());
+        let write = Operation::Write { file, at: 0, bytes: 0..5 };
+        ring.push(Request::new(4, write).buffer(buffer(5)));
+        ring.submit().expect("submitted");
+        // Nothing is handed over from here on.
+        let mut bytes = [1; 10];
+        assert_eq!(rustix::io::read(&reader, &mut bytes), Ok(5));
+        assert_eq!(bytes[..5], [0; 5]);
+    });
+}
+
+#[test]
+fn a_signal_ends_no_wait_before_there_are_answers() {
+    bounded(|_| {
+        let (near, mut far) = unix_pair();
+        let Some(mut ring) = ring(&Setup::default()) else { return };
+        let receive = Operation::Receive { socket: Target::Borrowed(near.as_fd()), bytes: 0..10 };
+        ring.push(Request::new(1, receive).buffer(buffer(10)));
+        make_interruptible();
+        let (woken, waits) = (AtomicBool::new(false), rustix::thread::gettid());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let sent = || woken.load(Ordering::Relaxed);
+                for _ in 0..3 {
+                    until_stuck(waits, &Meter::new(), sent);
+                    interrupt(waits);
+                }
+                until_stuck(waits, &Meter::new(), sent);
+                far.write_all(b"bytes").expect("written");
+            });
+            let waited = ring.submit_and_wait(1);
+            woken.store(true, Ordering::Relaxed);
+            waited.expect("it can be waited for");
+            let done = ring.take().map(|done| (done.token, done.first));
+            assert_eq!(done, Some((1, Ok(5))));
+        });
     });
 }
 

@@ -190,17 +190,40 @@ impl<'fd> Ring<'fd> {
     /// Hands what is queued to the kernel, without waiting.
     ///
     /// # Errors
-    /// The kernel's word where it takes nothing at all; what is queued stays queued.
+    /// The kernel's word where it takes no more; what is queued stays queued.
     pub fn submit(&mut self) -> Result<(), Errno> {
-        for _ in 0..RETRIES_MAX {
-            match self.enter(0) {
-                // EBUSY: completions have to be taken first, which the caller is about to do.
-                Err(Errno::INTR) => {}
-                Ok(()) | Err(Errno::BUSY) => return Ok(()),
+        self.hand_over(0)
+    }
+
+    /// Hands over all that is queued, and waits for `want` completions.
+    fn hand_over(&mut self, want: usize) -> Result<(), Errno> {
+        let mut retries = 0;
+        while retries < RETRIES_MAX {
+            match self.enter(want) {
+                Ok(()) if self.has_handed_over(want) => return Ok(()),
+                // A call ends with the step that the kernel refuses as it takes it, and tells of no
+                // signal once it has taken any.
+                Ok(()) => {}
+                // EBUSY: completions have to be taken first, so there are some.
+                Err(Errno::BUSY) => return Ok(()),
+                Err(Errno::INTR | Errno::AGAIN) => retries += 1,
                 Err(errno) => return Err(errno),
             }
         }
         Err(Errno::AGAIN)
+    }
+
+    /// Whether nothing is queued that the kernel does not take by itself, and so many completions are
+    /// there.
+    fn has_handed_over(&mut self, want: usize) -> bool {
+        // While there is one, the kernel does not poll for others.
+        let polled = self.setup.completions == Completions::Polled;
+        let want = if polled { want.min(1) } else { want };
+        let taken = match self.setup.submission {
+            Submission::Calls => self.ring().submission().is_empty(),
+            Submission::Thread { .. } => true,
+        };
+        taken && self.ring().completion().len() >= want
     }
 
     /// One call: hands over what is queued, and waits for `want` completions.
@@ -245,22 +268,13 @@ impl<'fd> Ring<'fd> {
     }
 
     /// Hands what is queued to the kernel and sleeps until `want` steps are answered, or all that
-    /// are in flight; one call where no signal comes. What is done is then there to
-    /// [`Ring::take`].
+    /// are in flight; one call where no signal comes and the kernel refuses none. What is done is then
+    /// there to [`Ring::take`]. A ring whose completions are polled for may bring fewer.
     ///
     /// # Errors
     /// The kernel's word where it does not let anybody wait. What is in flight stays so.
     pub fn submit_and_wait(&mut self, want: usize) -> Result<(), Errno> {
-        let want = want.min(self.steps_in_flight);
-        for _ in 0..RETRIES_MAX {
-            match self.enter(want) {
-                // EBUSY: completions have to be taken first, so there are some.
-                Ok(()) | Err(Errno::BUSY) => return Ok(()),
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Err(Errno::AGAIN)
+        self.hand_over(want.min(self.steps_in_flight))
     }
 
     /// The next answer that is already there, without a system call: of a request that is done, or of

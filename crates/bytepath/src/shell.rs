@@ -10,7 +10,8 @@ pub fn quoted(word: impl AsRef<OsStr>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(is_unseen) => {
-            match !text.is_empty() && text.chars().all(plain) {
+            // `=ls` is the path of a program to zsh.
+            match !text.is_empty() && !text.starts_with('=') && text.chars().all(plain) {
                 true => text.to_owned(),
                 false => format!("'{}'", text.replace('\'', r"'\''")),
             }
@@ -54,8 +55,14 @@ mod tests {
     #[test]
     fn words_that_a_shell_would_read_are_quoted() {
         assert_eq!(quoted("/a/b-c.json"), "/a/b-c.json");
-        for (word, wanted) in [("", "''"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("$a", "'$a'")]
-        {
+        for (word, wanted) in [
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("$a", "'$a'"),
+            ("=ls", "'=ls'"),
+            ("a=ls", "a=ls"),
+        ] {
             assert_eq!(quoted(word), wanted);
         }
     }

@@ -491,6 +491,11 @@ fn cpus_that_are_not_there_or_not_allowed_are_refused() {
     let cpus = bytepath::machine::Machine::this().allowed_cpus();
     let first = cpus.first().expect("a CPU");
     let on_one = format!("taskset -c {first} $bytepath");
+    // The kernel would take it: it is in our cpuset.
+    if let Some(other) = cpus.iter().nth(1) {
+        shell(&format!("{on_one} read --cpu {other} </dev/null >/dev/null"))
+            .refused(1, &[&format!("cannot run on CPU {other}"), "choose one of these"]);
+    }
     let list = shell(&format!("{on_one} bench pipes --arms write-read --list")).well();
     assert_eq!(list.stdout, "write-read@same-cpu\n", "one CPU has one placement");
     for command in ["bench pipes --list", "write --time 1s"] {

@@ -7,8 +7,9 @@ use std::fmt;
 use std::path::Path;
 
 use rustix::io::Errno;
+use rustix::process::{Gid, getegid, getgroups};
 
-use super::user::{Capability, User};
+use super::user::{Capability, User, has_all_users};
 use super::{Answer, files};
 use crate::error::Refusal;
 use crate::sys::ring_probe;
@@ -151,6 +152,7 @@ pub(crate) fn refusal(errno: Errno) -> Refusal {
 struct Hindrances {
     /// kernel.io_uring_disabled (since 6.6): 0 is for all, 1 for the privileged, 2 for nobody.
     disabled: Option<u32>,
+    /// By CAP_SYS_ADMIN over all of the machine, or by the group.
     privileged: bool,
     seccomp: bool,
 }
@@ -158,12 +160,21 @@ struct Hindrances {
 impl Hindrances {
     fn read(root: &Path) -> Hindrances {
         let user = User::read(root);
+        // -1 is no group.
+        let group = files::number(root, "proc/sys/kernel/io_uring_group");
+        let holds = user.capabilities.has(Capability::SysAdmin) || group.is_some_and(is_in_group);
         Hindrances {
             disabled: files::number(root, "proc/sys/kernel/io_uring_disabled"),
-            privileged: user.capabilities.has(Capability::SysAdmin),
+            // Elsewhere both are of a namespace, which the kernel does not ask.
+            privileged: holds && has_all_users(),
             seccomp: user.seccomp,
         }
     }
+}
+
+fn is_in_group(group: u32) -> bool {
+    let is = |one: Gid| one.as_raw() == group;
+    is(getegid()) || getgroups().is_ok_and(|groups| groups.into_iter().any(is))
 }
 
 fn refused(errno: Errno, hindrances: Hindrances) -> Ring {
@@ -240,6 +251,28 @@ mod tests {
             let ring = refused(Errno::PERM, hindrances);
             let Ring::NotPermitted { why, .. } = &ring else { panic!("{ring}") };
             assert!(why.starts_with(who), "{why}");
+        }
+    }
+
+    #[test]
+    fn the_group_is_privileged_as_root_is_and_neither_in_a_namespace_of_some_users() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            std::fs::write(path, text).expect("written");
+        };
+        let ours = getegid().as_raw();
+        for (group, capabilities, holds) in [
+            ("-1".to_owned(), "0", false),
+            ("-1".to_owned(), "200000", true),
+            (ours.to_string(), "0", true),
+            ((1 << 30 | ours).to_string(), "0", false),
+        ] {
+            write("proc/sys/kernel/io_uring_group", &format!("{group}\n"));
+            write("proc/thread-self/status", &format!("CapEff:\t{capabilities}\n"));
+            let found = Hindrances::read(folder.path()).privileged;
+            assert_eq!(found, holds && has_all_users(), "{group} {capabilities}");
         }
     }
 

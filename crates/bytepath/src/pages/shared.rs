@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
-use super::{PageSize, PagesError, page_bytes, set_size};
+use super::{PageSize, PagesError, look_for_room, page_bytes, set_size};
 use crate::sys::half_word::HalfWord;
 use crate::sys::shared::SharedMapping;
 use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
@@ -54,6 +54,10 @@ impl SharedMemory {
         let failed = |errno| PagesError::Map { bytes, size: size.name(), errno };
         let whole = bytes.checked_next_multiple_of(page_bytes(size));
         let whole = whole.ok_or_else(|| failed(Errno::NOMEM))?;
+        // They are touched here, others by the caller.
+        if size == PageSize::Huge {
+            look_for_room(whole)?;
+        }
         let plain = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let flags = match size {
             PageSize::Hugetlb => plain | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,

@@ -29,11 +29,13 @@ pub struct Pinned {
 pub fn pin_this_thread(cpu: usize) -> Result<Pinned, PlacementError> {
     // Asked first, since it remembers the set from before any pin.
     let allowed = Machine::this().allowed_cpus();
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(not_allowed(cpu, allowed));
-    }
     let before = sched_getaffinity(None)
         .map_err(|errno| PlacementError::Affinity { what: "read", errno })?;
+    // The kernel takes any of the cpuset, also one that the set from before leaves out. This thread may
+    // have been given another meanwhile.
+    if cpu >= CpuSet::MAX_CPU || !(allowed.contains(cpu) || before.is_set(cpu)) {
+        return Err(not_allowed(cpu, allowed));
+    }
     let mut wanted = CpuSet::new();
     wanted.set(cpu);
     match sched_setaffinity(None, &wanted) {

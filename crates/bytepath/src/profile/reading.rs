@@ -124,7 +124,7 @@ fn text_of(path: &Path) -> Result<String, ProfileError> {
         std::io::ErrorKind::NotFound => ProfileError::Absent(path.into()),
         _ => ProfileError::Unreadable { path: path.into(), error },
     };
-    let corrupt = |why: &str| ProfileError::Corrupt { path: path.into(), why: why.into() };
+    let corrupt = |why: String| ProfileError::Corrupt { path: path.into(), why };
     // A FIFO, say, would be waited for: here, or when it is read.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
@@ -132,15 +132,15 @@ fn text_of(path: &Path) -> Result<String, ProfileError> {
         .map_err(|errno| unreadable(errno.into()))?;
     let found = file.metadata().map_err(unreadable)?;
     if !found.is_file() {
-        return Err(corrupt("it is not a regular file"));
+        return Err(corrupt("it is not a regular file".into()));
     }
     // Room for all of it, and for the read that finds its end: one call instead of a dozen.
-    let mut text = String::with_capacity(found.len().min(FILE_BYTES_MAX) as usize + 64);
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    let mut text = Vec::with_capacity(found.len().min(FILE_BYTES_MAX) as usize + 64);
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(unreadable)?;
     if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(corrupt("it is larger than 4 MiB"));
+        return Err(corrupt("it is larger than 4 MiB".into()));
     }
-    Ok(text)
+    String::from_utf8(text).map_err(|error| corrupt(error.to_string()))
 }
 
 /// A profile whose choices are still text.
@@ -232,6 +232,19 @@ mod tests {
             let ends = Some((sound().pairs[0].source, sound().pairs[0].sink));
             let between = Profile::read_between(file.path(), ends).expect_err(why);
             assert_eq!(between.to_string(), error);
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_no_profile() {
+        // The cut at the largest size falls inside a character.
+        let long = "\u{e4}".repeat(3 << 20);
+        for (bytes, why) in [(&b"\xff\xfe"[..], "invalid utf-8"), (long.as_bytes(), "larger than")]
+        {
+            let error = Profile::read(written(bytes).path()).expect_err(why);
+            assert!(matches!(error, ProfileError::Corrupt { .. }), "{error:?}");
+            let said = error.to_string();
+            assert!(said.contains(why) && said.contains("bytepath tune"), "{said}");
         }
     }
 

@@ -182,8 +182,9 @@ pub enum Operation<'fd> {
     /// As a second step: cancels the first if it takes longer than this. Answers ETIME if it did,
     /// ECANCELED if not.
     Deadline(Duration),
-    /// Cancels the request with this token; answers ENOENT where there is none in flight, and
-    /// EALREADY where it could not be stopped any more.
+    /// Cancels the request that has this token when this is pushed; answers ENOENT where there is none
+    /// in flight, or none any more, and EALREADY where it could not be stopped any more. Of two steps it
+    /// stops the first of which no answer was [taken](super::Ring::take) by then.
     Cancel(u64),
 }
 

@@ -21,24 +21,32 @@ pub(super) const UNANSWERED: u64 = u64::MAX;
 /// A step of a flight, as user data tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
+    /// Tells the flight, by its last 31 bits, from those that had the index before.
+    pub(super) number: u32,
     pub(super) index: u32,
     pub(super) step: u8,
 }
 
 impl Place {
     pub(super) fn user_data(self) -> u64 {
-        u64::from(self.index) << 1 | u64::from(self.step)
+        u64::from(self.number) << 33 | u64::from(self.index) << 1 | u64::from(self.step)
     }
 
     pub(super) fn of_user_data(data: u64) -> Option<Place> {
-        let index = u32::try_from(data >> 1).ok()?;
-        Some(Place { index, step: (data & 1) as u8 })
+        let place = Place {
+            number: (data >> 33) as u32,
+            index: (data >> 1) as u32,
+            step: (data & 1) as u8,
+        };
+        (data != UNANSWERED).then_some(place)
     }
 }
 
 /// A request in flight. Nothing in it is looked at before its last step is answered.
 pub(super) struct Flight {
     token: u64,
+    /// Of its first step.
+    place: Place,
     buffer: Option<Buffer>,
     steps: [Option<Step>; 2],
 }
@@ -77,7 +85,7 @@ impl Held {
 /// here on.
 pub(super) fn prepare(
     request: Request<'_>,
-    index: u32,
+    place: Place,
     ring: u64,
     of_token: impl Fn(u64) -> Option<Place>,
 ) -> ([Entry; 2], Flight) {
@@ -89,7 +97,7 @@ pub(super) fn prepare(
     });
     let mut flags = if offloaded { Flags::ASYNC } else { Flags::empty() };
     let finish = |entry: Entry, step: u8, flags: Flags| {
-        let entry = entry.user_data(Place { index, step }.user_data());
+        let entry = entry.user_data(Place { step, ..place }.user_data());
         entry.personality(personality).flags(flags)
     };
     let second = then.map(|step| maker.made(step));
@@ -102,7 +110,7 @@ pub(super) fn prepare(
     let second = second.map(|(entry, held)| (finish(entry, 1, last), Step { held, answer: None }));
     let (second_entry, second_step) = second.unzip();
     let entries = [first.0, second_entry.unwrap_or_else(|| opcode::Nop::new().build())];
-    (entries, Flight { token, buffer, steps: [Some(first.1), second_step] })
+    (entries, Flight { token, place, buffer, steps: [Some(first.1), second_step] })
 }
 
 /// Makes entries that point into one buffer.
@@ -322,6 +330,12 @@ impl Flight {
         self.token
     }
 
+    /// Its first step that has no answer.
+    pub(super) fn unanswered(&self) -> Place {
+        let begun = self.steps[0].as_ref().is_some_and(|step| step.answer.is_some());
+        Place { step: u8::from(begun), ..self.place }
+    }
+
     /// Whether it is itself the cancelling of another.
     pub(super) fn cancels(&self) -> bool {
         self.steps.iter().flatten().any(|step| matches!(step.held, Held::Cancels))
@@ -336,7 +350,7 @@ impl Flight {
 
     /// What the caller gets once the kernel is done with it.
     pub(super) fn landed(self, completions: Completions) -> Completion {
-        let Flight { token, buffer, steps: [first, then] } = self;
+        let Flight { token, buffer, steps: [first, then], .. } = self;
         let mut done = Completion {
             token,
             first: Ok(0),

@@ -50,6 +50,8 @@ pub struct Ring<'fd> {
     provided: Option<Provided>,
     /// Steps that have not been answered.
     steps_in_flight: usize,
+    /// Of the flight that is next.
+    next_number: u32,
     calls: u64,
     _files: PhantomData<BorrowedFd<'fd>>,
     _stays_on_its_thread: PhantomData<*mut ()>,
@@ -87,6 +89,7 @@ impl<'fd> Ring<'fd> {
             free: (0..room).rev().collect(),
             provided: None,
             steps_in_flight: 0,
+            next_number: 0,
             calls: 0,
             _files: PhantomData,
             _stays_on_its_thread: PhantomData,
@@ -162,8 +165,10 @@ impl<'fd> Ring<'fd> {
         assert!(steps <= self.room(), "a ring takes no more than it has room for");
         let index = *self.free.last().expect("there are as many places as steps");
         let of_token = |token| self.place_of(token);
-        let (entries, flight) = flight::prepare(request, index, self.id, of_token);
+        let place = Place { number: self.next_number, index, step: 0 };
+        let (entries, flight) = flight::prepare(request, place, self.id, of_token);
         self.free.pop();
+        self.next_number = self.next_number.wrapping_add(1);
         self.flights[index as usize] = Some(flight);
         self.steps_in_flight += steps;
         let mut retries = 0;
@@ -185,17 +190,40 @@ impl<'fd> Ring<'fd> {
     /// Hands what is queued to the kernel, without waiting.
     ///
     /// # Errors
-    /// The kernel's word where it takes nothing at all; what is queued stays queued.
+    /// The kernel's word where it takes no more; what is queued stays queued.
     pub fn submit(&mut self) -> Result<(), Errno> {
-        for _ in 0..RETRIES_MAX {
-            match self.enter(0) {
-                // EBUSY: completions have to be taken first, which the caller is about to do.
-                Err(Errno::INTR) => {}
-                Ok(()) | Err(Errno::BUSY) => return Ok(()),
+        self.hand_over(0)
+    }
+
+    /// Hands over all that is queued, and waits for `want` completions.
+    fn hand_over(&mut self, want: usize) -> Result<(), Errno> {
+        let mut retries = 0;
+        while retries < RETRIES_MAX {
+            match self.enter(want) {
+                Ok(()) if self.has_handed_over(want) => return Ok(()),
+                // A call ends with the step that the kernel refuses as it takes it, and tells of no
+                // signal once it has taken any.
+                Ok(()) => {}
+                // EBUSY: completions have to be taken first, so there are some.
+                Err(Errno::BUSY) => return Ok(()),
+                Err(Errno::INTR | Errno::AGAIN) => retries += 1,
                 Err(errno) => return Err(errno),
             }
         }
         Err(Errno::AGAIN)
+    }
+
+    /// Whether nothing is queued that the kernel does not take by itself, and so many completions are
+    /// there.
+    fn has_handed_over(&mut self, want: usize) -> bool {
+        // While there is one, the kernel does not poll for others.
+        let polled = self.setup.completions == Completions::Polled;
+        let want = if polled { want.min(1) } else { want };
+        let taken = match self.setup.submission {
+            Submission::Calls => self.ring().submission().is_empty(),
+            Submission::Thread { .. } => true,
+        };
+        taken && self.ring().completion().len() >= want
     }
 
     /// One call: hands over what is queued, and waits for `want` completions.
@@ -240,22 +268,13 @@ impl<'fd> Ring<'fd> {
     }
 
     /// Hands what is queued to the kernel and sleeps until `want` steps are answered, or all that
-    /// are in flight; one call where no signal comes. What is done is then there to
-    /// [`Ring::take`].
+    /// are in flight; one call where no signal comes and the kernel refuses none. What is done is then
+    /// there to [`Ring::take`]. A ring whose completions are polled for may bring fewer.
     ///
     /// # Errors
     /// The kernel's word where it does not let anybody wait. What is in flight stays so.
     pub fn submit_and_wait(&mut self, want: usize) -> Result<(), Errno> {
-        let want = want.min(self.steps_in_flight);
-        for _ in 0..RETRIES_MAX {
-            match self.enter(want) {
-                // EBUSY: completions have to be taken first, so there are some.
-                Ok(()) | Err(Errno::BUSY) => return Ok(()),
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Err(Errno::AGAIN)
+        self.hand_over(want.min(self.steps_in_flight))
     }
 
     /// The next answer that is already there, without a system call: of a request that is done, or of
@@ -287,12 +306,11 @@ impl<'fd> Ring<'fd> {
         }
     }
 
-    /// Where the first request with this token is in flight.
+    /// Which step of the first request with this token is in flight.
     fn place_of(&self, token: u64) -> Option<Place> {
-        let index = self.flights.iter().position(|slot| {
-            slot.as_ref().is_some_and(|flight| flight.token() == token && !flight.cancels())
-        })?;
-        Some(Place { index: index as u32, step: 0 })
+        let mut flights = self.flights.iter().flatten();
+        let flight = flights.find(|flight| flight.token() == token && !flight.cancels())?;
+        Some(flight.unanswered())
     }
 
     /// Cancels everything and waits until the kernel is done with all of it. Where it lets nobody wait,
@@ -301,8 +319,8 @@ impl<'fd> Ring<'fd> {
         // A polled ring takes reads and writes only, and those end by themselves.
         if self.setup.completions == Completions::Interrupts {
             for index in 0..self.flights.len() {
-                let in_flight = self.flights[index].is_some();
-                if in_flight && !self.cancel(Place { index: index as u32, step: 0 }) {
+                let place = self.flights[index].as_ref().map(flight::Flight::unanswered);
+                if place.is_some_and(|place| !self.cancel(place)) {
                     break;
                 }
             }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytepath::channel::{Address, ChannelError, Connection, Listener, Setup, Users};
-use bytepath::pages::PageSize;
+use bytepath::pages::{PageSize, PagesError, SharedMemory};
 
 use super::{name, small};
 use crate::examples::example;
@@ -394,6 +394,9 @@ fn a_ring_that_is_more_than_a_group_leaves_is_refused() {
             assert!(error.contains(words), "{error}");
         }
         assert!(matches!(receiver.join().expect("no panic"), Err(ChannelError::HungUp)));
+        // So is memory that is there at once, for whatever it is.
+        let memory = SharedMemory::create(256 << 20, PageSize::Huge).map(drop);
+        assert!(matches!(memory, Err(PagesError::NoRoom { .. })), "{memory:?}");
         return;
     }
     let Some(group) = Narrow::make(64 << 20) else {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytepath::placement::pin_this_thread;
 use bytepath_report::{Costs, numbers};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::thread::sched_getaffinity;
@@ -281,6 +282,12 @@ pub(crate) fn tcp_pair() -> std::io::Result<(TcpStream, TcpStream)> {
         return Err(std::io::Error::other("somebody else connected"));
     }
     Ok((near, far))
+}
+
+/// Two stream sockets of this machine that are connected.
+pub(crate) fn unix_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+    Ok(rustix::net::socketpair(family, SocketType::STREAM, flags, None)?)
 }
 
 /// Starts a program on a CPU: it inherits the one of the thread that starts it.

@@ -50,7 +50,9 @@ impl Mapping {
     /// # Errors
     /// There is no such process, or it is another user's.
     pub fn all_of(pid: &str) -> io::Result<Vec<Mapping>> {
-        Ok(parsed(&std::fs::read_to_string(format!("/proc/{pid}/smaps"))?))
+        // The names of files are bytes.
+        let text = std::fs::read(format!("/proc/{pid}/smaps"))?;
+        Ok(parsed(&String::from_utf8_lossy(&text)))
     }
 
     /// What of it is in huge pages of any kind.

@@ -133,6 +133,18 @@ fn a_file_whose_name_is_no_text_hides_nothing() {
 }
 
 #[test]
+fn root_from_whom_physical_pages_are_hidden_is_told_so() {
+    if !root() || !installed("setpriv") {
+        println!("skipped: needs root and setpriv");
+        return;
+    }
+    let without = "setpriv --bounding-set -sys_admin --inh-caps -sys_admin";
+    let done = shell(&format!("{without} $bytepath pages --each --all $$")).well();
+    assert!(done.stdout.contains("hidden from all but root"), "{done:?}");
+    assert!(!done.stdout.contains("  frame "), "{done:?}");
+}
+
+#[test]
 fn what_cannot_be_looked_at_says_why() {
     run(&mut bytepath(&["pages", "999999999"])).refused(1, &["there is no process 999999999"]);
     run(&mut bytepath(&["pages", "0"])).refused(1, &["there is no process 0"]);

@@ -50,9 +50,11 @@ impl Hierarchy {
     /// # Errors
     /// None has, or none that is of use to this process: why, and what to do.
     pub(crate) fn of(controller: &str) -> Result<Hierarchy, String> {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let mounts = mounts(&read("/proc/self/mountinfo"));
-        let own = read("/proc/self/cgroup");
+        // Names of directories, of mounts that have nothing to do with it too, are bytes.
+        let read = |path: &str| fs::read(path).unwrap_or_default();
+        let [mounted, own] = ["/proc/self/mountinfo", "/proc/self/cgroup"].map(read);
+        let mounts = mounts(&String::from_utf8_lossy(&mounted));
+        let own = String::from_utf8_lossy(&own);
         let first =
             mounts.iter().find(|mount| mount.controllers.iter().any(|has| has == controller));
         if let Some(mount) = first {

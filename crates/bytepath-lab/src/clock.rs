@@ -88,7 +88,8 @@ fn peak_of_children() -> Option<u64> {
 
 /// The same of this process. getrusage(2) counts in what the process held that became this one.
 fn own_peak() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let status = std::fs::read("/proc/self/status").ok()?;
+    let status = String::from_utf8_lossy(&status);
     let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim();
     kib.strip_suffix("kB")?.trim_end().parse::<u64>().ok().map(|kib| kib << 10)
 }

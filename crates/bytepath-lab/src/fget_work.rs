@@ -119,7 +119,7 @@ impl ServiceWork {
             let listening: Listening = match first_line(out) {
                 Ok(line) => serde_json::from_str(&line).map_err(|error| error.to_string())?,
                 // It says on standard error why it ended.
-                Err(why) => return Err(running.served(BEGINS_WITHIN).err().unwrap_or(why)),
+                Err(why) => return Err(running.why_ended().unwrap_or(why)),
             };
             addresses.extend(listening.addresses);
         }

@@ -270,10 +270,17 @@ pub(crate) fn reserved(file: File, bytes: u64) -> std::io::Result<File> {
 
 /// Asked before anything is written: a disk that would be filled is left as it is.
 pub(crate) fn is_room(directory: &Path, bytes: u64) -> std::io::Result<()> {
-    let disk = rustix::fs::statvfs(directory)?;
-    match disk.f_bavail.saturating_mul(disk.f_frsize) < bytes {
+    match free_bytes(&rustix::fs::statvfs(directory)?) < bytes {
         true => Err(Errno::NOSPC.into()),
         false => Ok(()),
+    }
+}
+
+/// What can be written to a file system. One in memory without a limit (ramfs) counts no blocks at all.
+pub(crate) fn free_bytes(disk: &rustix::fs::StatVfs) -> u64 {
+    match disk.f_blocks {
+        0 => u64::MAX,
+        _ => disk.f_bavail.saturating_mul(disk.f_frsize),
     }
 }
 

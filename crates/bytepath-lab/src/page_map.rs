@@ -50,7 +50,9 @@ impl Mapping {
     /// # Errors
     /// There is no such process, or it is another user's.
     pub fn all_of(pid: &str) -> io::Result<Vec<Mapping>> {
-        Ok(parsed(&std::fs::read_to_string(format!("/proc/{pid}/smaps"))?))
+        // The names of files are bytes.
+        let text = std::fs::read(format!("/proc/{pid}/smaps"))?;
+        Ok(parsed(&String::from_utf8_lossy(&text)))
     }
 
     /// What of it is in huge pages of any kind.
@@ -148,6 +150,10 @@ pub struct Lookup {
     page_bytes: u64,
 }
 
+/// Root of a container may lack the capability: it is told which pages are there, and not where.
+const HIDDEN: &str =
+    "physical pages are hidden from all but root with CAP_SYS_ADMIN: only sizes are told";
+
 /// Bits of the kernel's Documentation/admin-guide/mm/pagemap.rst.
 const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
@@ -172,7 +178,7 @@ impl Lookup {
             })
         };
         if !rustix::process::geteuid().is_root() {
-            return Err("physical pages are hidden from all but root: only sizes are told".into());
+            return Err(HIDDEN.into());
         }
         Ok(Lookup {
             pagemap: open(format!("/proc/{pid}/pagemap"))?,
@@ -184,7 +190,7 @@ impl Lookup {
     /// The physical pages of a mapping.
     ///
     /// # Errors
-    /// The process has gone, or the mapping is too large to look through.
+    /// The process has gone, the mapping is too large to look through, or the kernel hides where it lies.
     pub fn frames(&self, mapping: &Mapping) -> Result<Frames, String> {
         let pages = mapping.range.start / self.page_bytes..mapping.range.end / self.page_bytes;
         let mut frames = Frames::default();
@@ -201,9 +207,13 @@ impl Lookup {
             let entries = words(&self.pagemap, from, count).map_err(|error| error.to_string())?;
             for (page, entry) in (from..).zip(entries) {
                 let frame = entry & FRAME;
-                if entry & PRESENT == 0 || frame == 0 {
+                if entry & PRESENT == 0 {
                     builder.finish();
                     continue;
+                }
+                // Nobody's page lies there: it stands for what may not be known.
+                if frame == 0 {
+                    return Err(HIDDEN.into());
                 }
                 let flags = words(&self.kpageflags, frame, 1).map_err(|error| error.to_string())?;
                 builder.add(page, frame, flags.first().copied().unwrap_or(0));

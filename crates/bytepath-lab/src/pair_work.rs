@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use bytepath::profile::End;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::arm::{Measured, Outcome, Timing, Work};
@@ -19,7 +18,7 @@ use crate::descendants::end_with_all;
 use crate::ends::{EndReport, GIB, NOTHING_CAME, Starter, Usage};
 use crate::interrupt::{self, Came};
 use crate::pipe_work::{
-    SIGNAL_PATIENCE, Says, end, ended, full_pipe, said, spawn_on, wished_with_signal,
+    SIGNAL_PATIENCE, Says, end, ended, full_pipe, said, spawn_on, unix_pair, wished_with_signal,
 };
 use crate::sys::together::end_together;
 
@@ -326,9 +325,7 @@ fn joined(kind: End) -> Result<(OwnedFd, OwnedFd), String> {
     if kind != End::Socket {
         return full_pipe();
     }
-    let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
-    rustix::net::socketpair(family, SocketType::STREAM, flags, None)
-        .map_err(|errno| format!("cannot make a socket: {}", std::io::Error::from(errno)))
+    unix_pair().map_err(|error| format!("cannot make a socket: {error}"))
 }
 
 /// Waits until the feeder has set its end up and begun: what it does to the pipe must not come after

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytepath::placement::pin_this_thread;
 use bytepath_report::{Costs, numbers};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::thread::sched_getaffinity;
@@ -283,6 +284,12 @@ pub(crate) fn tcp_pair() -> std::io::Result<(TcpStream, TcpStream)> {
     Ok((near, far))
 }
 
+/// Two stream sockets of this machine that are connected.
+pub(crate) fn unix_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+    Ok(rustix::net::socketpair(family, SocketType::STREAM, flags, None)?)
+}
+
 /// Starts a program on a CPU: it inherits the one of the thread that starts it.
 ///
 /// # Errors
@@ -336,13 +343,16 @@ impl Running {
             let writer = ended::<EndReport>(&mut self.writer, Says::Errors, limit);
             Some(writer.map_err(|error| format!("the writer failed: {error}"))?)
         } else {
-            let status = self.writer.as_mut().and_then(|writer| writer.wait().ok());
-            let failed = status.filter(|status| status.code().is_some_and(|code| code != 0));
+            let ended = complained(&mut self.writer, limit);
+            let (status, complaint) =
+                ended.map_err(|error| format!("the writer failed: {error}"))?;
             // Some, such as openssl, outlive SIGPIPE and then call it a failure that their reader
             // has left.
             let was_left = reader.as_ref().is_ok_and(|reader| !reader.source_ended);
-            if let (Some(status), false) = (failed, was_left) {
-                return Err(format!("the writer failed ({status})"));
+            if !was_left && status.code().is_some_and(|code| code != 0) {
+                let line = complaint.trim().lines().next_back();
+                let said = line.map_or_else(String::new, |line| format!("; it said: {line}"));
+                return Err(format!("the writer failed ({status}){said}"));
             }
             None
         };
@@ -458,15 +468,16 @@ pub(crate) fn said(
         Says::Output => (out, errors),
         Says::Errors => (errors, out),
     };
-    let mut report = Heard::of(report.ok_or("it has no output")?)?;
+    let mut report = Some(Heard::of(report.ok_or("it has no output")?)?);
     let mut other = other.map(Heard::of).transpose()?;
     let status = heard_to_the_end(child, &mut report, &mut other, Instant::now() + limit)?;
+    let text = |heard: Option<Heard>| heard.map_or_else(String::new, |heard| heard.text());
+    let said = text(report);
     if status.success() {
-        return Ok(report.text());
+        return Ok(said);
     }
-    let said = report.text();
     let errors = match says {
-        Says::Output => other.map_or_else(String::new, |errors| errors.text()),
+        Says::Output => text(other),
         Says::Errors => said.clone(),
     };
     let errors = errors.trim().trim_start_matches("bytepath: ");
@@ -481,6 +492,15 @@ pub(crate) fn said(
     })
 }
 
+/// Waits likewise for a process that does not report: how it ended, and what it complained of.
+fn complained(child: &mut Option<Child>, limit: Duration) -> Result<(ExitStatus, String), String> {
+    let Some(child) = child else { return Err("it was not started".into()) };
+    let errors = child.stderr.take().map(OwnedFd::from);
+    let mut errors = errors.map(Heard::of).transpose()?;
+    let status = heard_to_the_end(child, &mut None, &mut errors, Instant::now() + limit)?;
+    Ok((status, errors.map_or_else(String::new, |errors| errors.text())))
+}
+
 /// Whether the signal that ended a process is the wish that the run ends: what is typed at a keyboard comes to
 /// all processes, and may come to this one last.
 pub(crate) fn wished_with_signal() -> bool {
@@ -491,7 +511,7 @@ pub(crate) fn wished_with_signal() -> bool {
 /// report is there. What else still holds the other pipe is not waited for.
 fn heard_to_the_end(
     child: &mut Child,
-    report: &mut Heard,
+    report: &mut Option<Heard>,
     other: &mut Option<Heard>,
     until: Instant,
 ) -> Result<ExitStatus, String> {
@@ -502,10 +522,12 @@ fn heard_to_the_end(
     let ended = status.is_none().then(watched).transpose();
     let ended = ended.map_err(|errno| told(errno.into()))?;
     loop {
-        if let (Some(status), true) = (status, report.is_whole) {
+        report.iter_mut().chain(other.iter_mut()).try_for_each(Heard::hear)?;
+        let is_whole = report.as_ref().is_none_or(|report| report.is_whole);
+        if let (Some(status), true) = (status, is_whole) {
             return Ok(status);
         }
-        let heard = [Some(&*report), other.as_ref()].into_iter().flatten();
+        let heard = report.iter().chain(other.iter());
         let open = heard.filter(|heard| !heard.is_whole).map(|heard| heard.pipe.as_fd());
         let watched = ended.iter().filter(|_| status.is_none()).map(|ended| ended.as_fd());
         let all: Vec<_> = open.chain(watched).collect();
@@ -516,8 +538,6 @@ fn heard_to_the_end(
         }
         // Before the pipes are looked at, which then have all that it said.
         status = child.try_wait().map_err(told)?;
-        report.hear()?;
-        other.as_mut().map_or(Ok(()), Heard::hear)?;
     }
 }
 
@@ -625,6 +645,11 @@ mod tests {
         assert_eq!(said_by("exit 3", long), Err("exit status: 3".to_owned()));
         let why = said_by("echo a banner; echo FATAL: no; exit 3", long);
         assert_eq!(why, Err("exit status: 3; it said: FATAL: no".to_owned()));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{line} >&2; exit 3")]).stderr(Stdio::piped());
+        let mut child = Some(shell.spawn().expect("a shell is everywhere"));
+        let (status, why) = complained(&mut child, long).expect("it ends");
+        assert_eq!((status.code(), why.len()), (Some(3), 300_000 + "done\n".len()));
         // What others hold of its standard error is not waited for.
         let mut echo = Command::new("echo").stdout(Stdio::piped()).spawn().expect("it starts");
         let (errors, _held) = full_pipe().expect("a pipe");

@@ -194,8 +194,9 @@ impl Copy {
 
     /// The grounds, with what is copied on them.
     fn places(&self, directory: &Path, amount: Amount) -> Vec<Place> {
-        let files = 4 * amount.file_bytes + 2 * u64::from(amount.files) * TREE_FILE_BYTES;
-        let image_bytes = files + IMAGE_BYTES_MORE;
+        let trees = 2 * u64::from(amount.files) * TREE_FILE_BYTES;
+        let image_bytes =
+            amount.file_bytes.saturating_mul(4).saturating_add(trees + IMAGE_BYTES_MORE);
         let place = |kind: &ground::Kind| {
             let ground = Ground::make(*kind, directory, image_bytes);
             Place::supplied(*kind, ground, &self.work, amount)

@@ -3,12 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use bytepath_lab::peers::PEERS;
 use bytepath_report::schema;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, arms, bytepath, installed, run, shell, spawned};
+use crate::program::{BYTEPATH, arms, bytepath, installed, run, shell, spawned, until};
 
 /// Short enough for a test; the figures mean nothing.
 const SHORT: [&str; 8] = ["bench", "pipes", "--blocks", "3", "--time", "3ms", "--warm-up", "1ms"];
@@ -307,12 +309,12 @@ fn a_peer_that_is_not_installed_is_unavailable_and_the_run_goes_on() {
     assert!(table.contains("write-cat-read@same-cpu: cat is not installed"), "{table}");
 }
 
-/// A `cat` of our own in a folder that stands first in PATH.
-fn with_cat(script: &str) -> (tempfile::TempDir, String) {
+/// A classic of our own in a folder that stands first in PATH.
+fn with_script(name: &str, script: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
-    let cat = folder.path().join("cat");
-    fs::write(&cat, format!("#!/bin/sh\n{script}\n")).expect("a script");
-    fs::set_permissions(&cat, fs::Permissions::from_mode(0o755)).expect("it may run");
+    let classic = folder.path().join(name);
+    fs::write(&classic, format!("#!/bin/sh\n{script}\n")).expect("a script");
+    fs::set_permissions(&classic, fs::Permissions::from_mode(0o755)).expect("it may run");
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
     (folder, path)
 }
@@ -322,7 +324,7 @@ fn a_peer_that_ends_early_gives_no_figure() {
     // What is read before the clock starts may be all that there is, or not.
     for warm_up in ["0s", "1ms"] {
         for script in ["head -c 1000; exit 3", "head -c 1000", "exit 7"] {
-            let (_folder, path) = with_cat(script);
+            let (_folder, path) = with_script("cat", script);
             let words = ["bench", "pipes", "--arms", "write-*read@same-cpu", "--peer", "cat"];
             let short = ["--blocks", "3", "--time", "3ms", "--warm-up", warm_up, "--json", "-"];
             let mut command = bytepath(&[&words[..], &short].concat());
@@ -439,6 +441,32 @@ fn an_interrupted_bench_leaves_no_empty_results_behind() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
     bench.done();
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+}
+
+/// A run of the classic `yes` alone, which is this script.
+fn of_yes(script: &str) -> (tempfile::TempDir, Command) {
+    let (folder, path) = with_script("yes", script);
+    let words = ["bench", "gen", "--arms", "yes/read@same-cpu/yes", "--quick", "--no-store"];
+    let mut command = bytepath(&words);
+    command.env("PATH", path);
+    (folder, command)
+}
+
+#[test]
+fn what_a_writer_complained_of_is_told() {
+    let (_folder, mut bench) = of_yes("echo 'yes: error while loading' >&2; exit 127");
+    let said = "the writer failed (exit status: 127); it said: yes: error while loading";
+    run(&mut bench).refused(1, &[said]);
+}
+
+#[test]
+fn a_run_whose_writer_writes_nothing_can_be_interrupted() {
+    let (folder, mut bench) = of_yes("touch \"$0\".started; exec sleep 1000");
+    let mut bench = spawned(bench.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    until("the writer", || folder.path().join("yes.started").exists());
+    kill_process(Pid::from_child(bench.child()), Signal::INT).expect("it runs");
+    let done = bench.done();
+    assert!(!done.status.success() && done.stderr.contains("interrupted"), "{done:?}");
 }
 
 /// openssl takes no notice of SIGPIPE, and fails when its reader has enough.

@@ -589,13 +589,20 @@ fn a_disk_without_room_is_left_as_it_is() {
         return;
     }
     let yard = Yard::new();
-    let line = "mount -t tmpfs -o size=8m none \"$0\" && exec \"$@\" --dir \"$0\"";
-    let words = ["bench", "copy", "--on", "dir", "--work", "one", "--arms", "cp", "--size", "16M"];
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", line]).arg(yard.dir.path()).arg(crate::program::BYTEPATH);
-    command.args(words).args(["--blocks", "3", "--no-store"]);
-    let done = run(command.env("XDG_STATE_HOME", yard.state.path()));
-    assert!(done.stderr.contains("8 MiB are free") && done.stderr.contains("--size"), "{done:?}");
+    let copied = |file_system: &str, size: &str| {
+        let line = format!("mount -t {file_system} none \"$0\" && exec \"$@\" --dir \"$0\"");
+        let words = ["bench", "copy", "--on", "dir", "--work", "one", "--arms", "cp"];
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &line]).arg(yard.dir.path()).arg(crate::program::BYTEPATH);
+        command.args(words).args(["--size", size, "--blocks", "3", "--no-store"]);
+        run(command.env("XDG_STATE_HOME", yard.state.path()))
+    };
+    copied("tmpfs -o size=8m", "16M").refused(1, &["8 MiB are free", "--size"]);
+    // Twice that is more than a number holds.
+    let done = copied("tmpfs -o size=8m", "8388608T").refused(1, &["--size"]);
+    assert!(!done.stderr.contains("No space left"), "nothing was written: {done:?}");
+    // It has no size, so nothing is told of its room.
+    copied("ramfs", "1M").well();
 }
 
 #[test]

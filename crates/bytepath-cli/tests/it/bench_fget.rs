@@ -11,7 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::program::{
-    BYTEPATH, Bounded, HANGS_AFTER, bytepath, figure, installed, run, shell, spawned, text, until,
+    BYTEPATH, Bounded, HANGS_AFTER, bytepath, figure, installed, may_mount, run, shell, spawned,
+    text, until,
 };
 
 /// As little as shows that every arm runs.
@@ -378,6 +379,18 @@ fn what_cannot_be_is_refused_in_words() {
                 shared-table --blocks 2 --time 2ms --warm-up 0 --json - 2>&1";
     let done = shell(line);
     assert!(done.stdout.contains("ulimit -n"), "{done:?}");
+}
+
+#[test]
+fn a_service_that_fails_beside_others_is_told_with_what_it_said() {
+    if !may_mount() || !installed("ip") {
+        return;
+    }
+    // One port is for the first process.
+    let line = "unshare -n sh -c 'ip link set lo up && echo 40000 40000 \
+                >/proc/sys/net/ipv4/ip_local_port_range && exec $bytepath bench fget --arms \
+                tcp/t=2/c=64/processes --threads 2 --connections 64 --quick --no-store'";
+    shell(line).refused(1, &["tcp/t=2/c=64/processes: ", "Address already in use"]);
 }
 
 /// A killed service, or one whose starter is gone, does not stay.

@@ -270,6 +270,23 @@ fn a_record_that_could_not_be_read_once_is_looked_at_again() {
 }
 
 #[test]
+fn a_record_that_is_a_link_is_read_as_what_it_leads_to() {
+    let yard = Yard::new();
+    let record = yard.measured();
+    let real = yard.path().join("real");
+    std::fs::write(&real, record.to_string()).expect("it is written");
+    std::os::unix::fs::symlink(&real, yard.records().join("linked.json")).expect("a link");
+    let problem = || {
+        yard.listed().iter().find(|run| run["run"] == "linked").map(|run| run["problem"].clone())
+    };
+    assert_eq!(problem(), Some(Value::Null));
+    std::fs::write(&real, "no record").expect("it is written");
+    assert!(problem().is_some_and(|problem| problem.is_string()), "what it leads to has changed");
+    std::fs::remove_file(&real).expect("it was there");
+    assert!(problem().is_some_and(|problem| problem.is_string()), "it leads nowhere");
+}
+
+#[test]
 fn a_hostile_name_cannot_command_the_terminal() {
     let yard = Yard::new();
     let mut record = yard.measured();

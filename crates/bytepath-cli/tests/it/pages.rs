@@ -118,6 +118,33 @@ fn the_processes_that_one_started_are_shown_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_file_whose_name_is_no_text_hides_nothing() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let path = folder.path().display();
+    let line = format!(
+        "cd {path}; b=$(printf 'b\\351'); mkdir $b; ln $bytepath $b/b; $bytepath pages --json json -- $b/b \
+         sweep --way write --block 8M --cpus 0 --time 300ms >/dev/null; \
+         $b/b write --huge-page --check-huge-page --bytes-to-pipe 1M | wc -c"
+    );
+    let done = shell(&line);
+    let seen = std::fs::read_to_string(folder.path().join("json")).expect("it is there");
+    assert!(seen.contains("/b\u{fffd}/b\""), "{seen}");
+    assert!(!done.stderr.contains("smaps"), "{done:?}");
+}
+
+#[test]
+fn root_from_whom_physical_pages_are_hidden_is_told_so() {
+    if !root() || !installed("setpriv") {
+        println!("skipped: needs root and setpriv");
+        return;
+    }
+    let without = "setpriv --bounding-set -sys_admin --inh-caps -sys_admin";
+    let done = shell(&format!("{without} $bytepath pages --each --all $$")).well();
+    assert!(done.stdout.contains("hidden from all but root"), "{done:?}");
+    assert!(!done.stdout.contains("  frame "), "{done:?}");
+}
+
+#[test]
 fn what_cannot_be_looked_at_says_why() {
     run(&mut bytepath(&["pages", "999999999"])).refused(1, &["there is no process 999999999"]);
     run(&mut bytepath(&["pages", "0"])).refused(1, &["there is no process 0"]);
@@ -131,6 +158,8 @@ fn what_cannot_be_looked_at_says_why() {
         let hidden =
             "unshare -m sh -c 'mount -t tmpfs none /proc && exec \"$bytepath\" pages -- true'";
         shell(hidden).refused(1, &["/proc/self/smaps cannot be read"]);
+        let sweep = "sweep --way read --block 8M --pages base --cpus 0 --time 1ms";
+        shell(&hidden.replace("pages -- true", sweep)).refused(1, &["/proc/self/smaps: "]);
         let process = hidden.replace("-- true", "1");
         shell(&process).refused(1, &["cannot look at process 1: /proc is not mounted"]);
     }

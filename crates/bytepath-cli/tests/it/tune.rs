@@ -11,7 +11,7 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 
-use crate::program::{BYTEPATH, Done, bytepath, run, run_for_nobody, shell, text};
+use crate::program::{BYTEPATH, Done, bytepath, may_mount, run, run_for_nobody, shell, text};
 
 /// As little as gives every figure.
 const SHORT: [&str; 5] = ["--quick", "--blocks", "1", "--bytes", "256K"];
@@ -132,6 +132,20 @@ fn what_there_is_no_memory_to_measure_is_left_out() {
     if machine::file_system(Path::new("/dev/shm")).is_ok_and(|found| found.name == "tmpfs") {
         shell(&line).refused(1, &["/dev/shm", "memory", "--dir", "--bytes"]);
     }
+}
+
+#[test]
+fn a_disk_without_room_for_both_files_is_left_as_it_is() {
+    if !may_mount() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = format!(
+        "unshare -m sh -c 'mount -t tmpfs -o size=16m none {0} && exec $bytepath tune --quick \
+         --profile {0}/profile --dir {0} --bytes 12M'",
+        text(folder.path())
+    );
+    shell(&line).refused(1, &["cannot make files of 12582912 bytes", "No space left", "--dir"]);
 }
 
 #[test]

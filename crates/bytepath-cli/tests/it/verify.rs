@@ -1,6 +1,6 @@
 //! `--verify`: a stream that is not what was sent is caught.
 
-use bytepath::outlets::OUTLETS;
+use bytepath::outlets::{OUTLETS, Use};
 
 use crate::program::{pair, shell};
 
@@ -69,4 +69,15 @@ fn an_outlet_that_repeats_says_after_how_many_bytes() {
     let words = ["--verify", "--bytes-to-pipe", "1M"];
     let (_, read) = pair(&[&["--outlet", "tee"], &words[..]].concat(), &words);
     assert!(read.well().stdout.contains("pattern repeats after 65536 bytes"));
+}
+
+#[test]
+fn an_outlet_that_repeats_is_verified_whatever_is_asked_of_the_pipe() {
+    for outlet in OUTLETS.iter().filter(|outlet| outlet.used_for() == Use::Repeats) {
+        for bytes in ["1", "4097", "12345", "1000001"] {
+            let words = ["--outlet", outlet.name(), "--pipe-size", bytes, "--verify"];
+            let (_, read) = pair(&[&words[..], &["--bytes-to-pipe", "3M"]].concat(), &["--verify"]);
+            assert!(read.well().stdout.contains("every byte verified"), "{words:?}");
+        }
+    }
 }

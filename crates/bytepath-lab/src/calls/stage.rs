@@ -11,10 +11,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::FallocateFlags;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
-    listen, recv, send, socket_with, socketpair,
+    listen, recv, send, socket_with,
 };
 
 use super::{CallError, Operation};
+use crate::pipe_work::unix_pair;
 
 /// Bytes of the file that is read, and in which room is made.
 pub(super) const FILE_BYTES: u64 = 1 << 20;
@@ -54,9 +55,7 @@ impl Stage {
         let named = CString::new(file.path().as_os_str().as_encoded_bytes());
         let sockets = CallError::stage("sockets");
         let (listener, address) = listening().map_err(&sockets)?;
-        let (near, far) =
-            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .map_err(|errno| sockets(errno.into()))?;
+        let (near, far) = unix_pair().map_err(sockets)?;
         let event = |count| {
             let made = eventfd(count, EventfdFlags::CLOEXEC);
             made.map_err(|errno| CallError::stage("an eventfd")(errno.into()))

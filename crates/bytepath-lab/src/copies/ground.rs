@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 use crate::devices::loop_device::{Way, attached};
+use crate::file_set::free_bytes;
 use crate::left::{Folder, IMAGE, image_options};
 use crate::tools::said;
 
@@ -148,7 +149,7 @@ impl Ground {
             [Some(rustix::fs::statvfs(&self.root)), self.image.as_ref().map(rustix::fs::fstatvfs)];
         for disk in disks.into_iter().flatten() {
             let disk = disk.map_err(|errno| format!("no room can be told: {}", word(errno)))?;
-            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+            let free = free_bytes(&disk);
             if free < bytes {
                 return Err(format!(
                     "{} are free, and what is copied takes {} with its copy; take a smaller --size, \

@@ -109,7 +109,7 @@ impl Supply {
             })
         };
         // And a copy of it.
-        ground.has_room(2 * kind.bytes(amount))?;
+        ground.has_room(kind.bytes(amount).saturating_mul(2))?;
         let whole = make(at("source"), amount)?;
         let trial = make(at("trial"), Amount::TRIAL)?;
         // Written back now, so that the disk is quiet while it is measured.

@@ -141,7 +141,9 @@ impl WriteEnd {
         needed.then(|| {
             let pipe =
                 self.pipe_bytes.or_else(|| rustix::pipe::fcntl_getpipe_size(sink.as_fd()).ok());
-            let mut bytes = vec![0; pipe.unwrap_or(0).clamp(4096, REPEATED_PATTERN_BYTES)];
+            // The kernel rounds what is asked for up likewise, and only whole words are verified.
+            let len = pipe.unwrap_or(0).clamp(4096, REPEATED_PATTERN_BYTES).next_power_of_two();
+            let mut bytes = vec![0; len];
             Pattern::fill(0, &mut bytes);
             bytes
         })

@@ -65,7 +65,7 @@ pub struct Setup<'a> {
     pub topology: &'a Topology,
     /// Memory that is there to be had, in bytes.
     pub available_bytes: u64,
-    /// Bytes of pages that the pool has or is lent, where that is known to be too little otherwise.
+    /// Block sizes where none are asked for.
     pub sizes: &'a [usize],
 }
 
@@ -74,9 +74,9 @@ pub fn arms(axes: &Axes, setup: &Setup<'_>) -> Vec<Arm> {
     let sizes = if axes.sizes.is_empty() { setup.sizes } else { &axes.sizes };
     let peers: Vec<_> = axes.peers.iter().map(String::as_str).collect();
     let versions = versions(&peers);
+    let plain = axes.pages.is_empty() && axes.threads.is_empty();
     let mut arms = Vec::new();
     for &bytes in sizes {
-        let plain = axes.pages.is_empty() && axes.threads.is_empty();
         for sweep in if axes.sweeps.is_empty() { all() } else { axes.sweeps.clone() } {
             for (pages, threads) in combinations(axes, setup, sweep, bytes, plain) {
                 arms.push(arm(sweep, bytes, pages, threads, setup));
@@ -91,7 +91,7 @@ pub fn arms(axes: &Axes, setup: &Setup<'_>) -> Vec<Arm> {
             arm
         }));
     }
-    if axes.sweeps.is_empty() && plain_pages(axes) {
+    if axes.sweeps.is_empty() && plain {
         let pages = [PageSize::Base, PageSize::Huge, PageSize::Hugetlb];
         arms.extend(pages.map(|pages| share_arm(pages, setup)));
     }
@@ -100,10 +100,6 @@ pub fn arms(axes: &Axes, setup: &Setup<'_>) -> Vec<Arm> {
 
 fn all() -> Vec<&'static Sweep> {
     SWEEPS.iter().collect()
-}
-
-fn plain_pages(axes: &Axes) -> bool {
-    axes.pages.is_empty() && axes.threads.is_empty()
 }
 
 /// Page sizes and threads of a way at a block size: all that were asked for, crossed; unless told

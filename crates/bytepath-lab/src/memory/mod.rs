@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bytepath::pages::{HUGE_PAGE_BYTES, Memory, PageSize, Pages, page_bytes};
+use bytepath::pages::{HUGE_PAGE_BYTES, Memory, PageSize, Pages, PagesError, page_bytes};
 use bytepath::placement::pin_this_thread;
 use serde::{Deserialize, Serialize};
 
@@ -214,7 +214,7 @@ pub enum SweepError {
     Unavailable(String),
     /// There is no such memory.
     #[error(transparent)]
-    Pages(#[from] bytepath::pages::PagesError),
+    Pages(#[from] PagesError),
     /// A thread cannot have its CPU.
     #[error(transparent)]
     Pin(#[from] bytepath::placement::PlacementError),
@@ -331,7 +331,7 @@ pub(crate) fn in_wanted_pages(memory: &[u8], size: PageSize) -> Result<(), Sweep
         return Ok(());
     }
     let start = memory.as_ptr() as usize;
-    let Some(huge) = huge_bytes_at(start..start + mapped) else { return Ok(()) };
+    let huge = huge_bytes_at(start..start + mapped)?;
     let unavailable = |why: &str| Err(SweepError::Unavailable(why.to_owned()));
     match size {
         PageSize::Base if huge > 0 => unavailable(
@@ -347,12 +347,13 @@ pub(crate) fn in_wanted_pages(memory: &[u8], size: PageSize) -> Result<(), Sweep
 }
 
 /// How many bytes of the mappings that overlap a range are in transparent huge pages, by smaps.
-fn huge_bytes_at(range: std::ops::Range<usize>) -> Option<usize> {
-    let maps = crate::page_map::Mapping::all_of("self").ok()?;
+fn huge_bytes_at(range: std::ops::Range<usize>) -> Result<usize, PagesError> {
+    let unknown = |error| PagesError::Unknown(format!("/proc/self/smaps: {error}"));
+    let maps = crate::page_map::Mapping::all_of("self").map_err(unknown)?;
     let overlap = maps
         .iter()
         .filter(|map| map.range.start < range.end as u64 && map.range.end > range.start as u64);
-    Some(overlap.map(|map| map.anon_huge_bytes as usize).sum())
+    Ok(overlap.map(|map| map.anon_huge_bytes as usize).sum())
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
 use bytepath::pages::AlignedBuffer;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::AddressFamily;
 
-use crate::pipe_work::{full_pipe, tcp_pair};
+use crate::pipe_work::{full_pipe, tcp_pair, unix_pair};
 
 use super::{PIECE_BYTES, Receives, Sends, Sink, Way, uninterrupted};
 
@@ -56,8 +56,7 @@ impl Way for Socket {
 
     fn link(&self) -> io::Result<(OwnedFd, OwnedFd)> {
         if self.family == AddressFamily::UNIX {
-            let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
-            return Ok(rustix::net::socketpair(self.family, kind, flags, None)?);
+            return unix_pair();
         }
         let (near, far) = tcp_pair()?;
         Ok((near.into(), far.into()))

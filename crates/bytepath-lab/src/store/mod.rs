@@ -195,7 +195,7 @@ impl Store {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             // One that is gone by now is no run any more.
-            let Ok(found) = entry.metadata() else { continue };
+            let Ok(mut found) = entry.metadata() else { continue };
             if name.starts_with(PASSING) {
                 let age = found.modified().ok().and_then(|then| then.elapsed().ok());
                 if age.is_some_and(|age| age > PASSING_MAX) {
@@ -204,6 +204,8 @@ impl Store {
                 continue;
             }
             let Some(name) = name.strip_suffix(ENDING) else { continue };
+            // A link is read as what it leads to, which changes while it does not.
+            found = std::fs::metadata(entry.path()).unwrap_or(found);
             files.push(KeptFile {
                 name: name.to_owned(),
                 path: entry.path(),

@@ -79,10 +79,10 @@ fn on_a_disk(devices: &Path, number: &str, layer: u32) -> Result<(), String> {
         false => &folder,
     };
     let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if let Ok(file) = fs::read_to_string(disk.join("loop/backing_file")) {
+    if let Ok(file) = fs::read(disk.join("loop/backing_file")) {
         return Err(format!(
             "it lies on the loop device {name}, which is the file {}",
-            file.trim()
+            String::from_utf8_lossy(&file).trim()
         ));
     }
     if ["ram", "zram"].iter().any(|memory| is_numbered(&name, memory)) {
@@ -136,7 +136,8 @@ mod tests {
         };
         made("7:0", "loop0", Some(""));
         fs::create_dir(root.path().join("loop0/loop")).expect("made");
-        fs::write(root.path().join("loop0/loop/backing_file"), "/run/a\n").expect("written");
+        // A name is bytes, whether they are text or not.
+        fs::write(root.path().join("loop0/loop/backing_file"), b"/run/\xe9\n").expect("written");
         made("9:0", "md0", Some("loop0"));
         made("259:0", "md0/md0p1", None);
         made("8:0", "sda", Some(""));
@@ -144,7 +145,7 @@ mod tests {
         made("259:1", "md1/md1p1", None);
         for number in ["7:0", "9:0", "259:0"] {
             let why = on_a_disk(&devices, number, 0).expect_err("it is a file");
-            assert_eq!(why, "it lies on the loop device loop0, which is the file /run/a");
+            assert_eq!(why, "it lies on the loop device loop0, which is the file /run/\u{fffd}");
         }
         for number in ["8:0", "9:1", "259:1"] {
             assert_eq!(on_a_disk(&devices, number, 0), Ok(()), "{number}");

@@ -6,9 +6,8 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 
 use rustix::event::EventfdFlags;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::pipe_work::{full_pipe, tcp_pair};
+use crate::pipe_work::{full_pipe, tcp_pair, unix_pair};
 
 use super::{Medium, Side, Trips};
 
@@ -54,9 +53,7 @@ impl Medium for Files {
                 Ok((vec![out.try_clone()?, back.try_clone()?], vec![back, out]))
             }
             Of::UnixSockets => {
-                let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-                let (one, other) =
-                    rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+                let (one, other) = unix_pair()?;
                 Ok((vec![one.try_clone()?, one], vec![other.try_clone()?, other]))
             }
             Of::Tcp => {

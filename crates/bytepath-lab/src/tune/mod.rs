@@ -18,7 +18,7 @@ use bytepath_report::{Arm, Experiment, Record, Status};
 use crate::arm::{self, Timing};
 use crate::ends::GIB;
 use crate::experiments::pairs::{self, PAIRS};
-use crate::file_set::size_hint;
+use crate::file_set::{is_room, size_hint};
 use crate::interrupt;
 use crate::lab::{Blocks, Settings};
 use crate::pair_work::unnamed;
@@ -130,13 +130,13 @@ pub struct Site {
 /// Why nothing could be measured in a directory.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
-    /// No file could be made in it.
-    #[error("cannot make a file of {bytes} bytes in {}: {error}{}", directory.display(),
+    /// No files could be made in it.
+    #[error("cannot make files of {bytes} bytes in {}: {error}{}", directory.display(),
         size_hint(error, "take fewer --bytes, or ", "; name another directory with --dir"))]
     File {
         /// The directory.
         directory: PathBuf,
-        /// How large the file had to be.
+        /// How large each file had to be.
         bytes: u64,
         /// The kernel's word.
         error: std::io::Error,
@@ -175,12 +175,15 @@ impl Site {
         let mut file = unnamed(directory).map_err(failed)?;
         let found = machine::file_system_of(file.as_fd())?;
         let room = memory_room();
-        // One is copied to another. The kernel would end this process as their pages come.
-        let needed = bytes.saturating_mul(2).saturating_add(SPARE_BYTES);
+        // One is copied to another.
+        let both = bytes.saturating_mul(2);
+        // The kernel would end this process as their pages come.
+        let needed = both.saturating_add(SPARE_BYTES);
         let has_room = room.bytes.saturating_add(room.swap_bytes) >= needed;
         if matches!(found.name.as_str(), "tmpfs" | "ramfs") && !has_room {
             return Err(SiteError::NoRoom { directory: directory.into(), bytes, room });
         }
+        is_room(directory, both).map_err(failed)?;
         fill(&mut file, bytes).map_err(failed)?;
         if interrupt::wished() {
             return Err(SiteError::Interrupted);

@@ -204,9 +204,10 @@ impl MappedMemory {
     /// # Errors
     /// That file cannot be read.
     pub fn huge_bytes(&self) -> Result<usize, PagesError> {
-        let smaps = std::fs::read_to_string("/proc/self/smaps");
+        // The names of files are bytes.
+        let smaps = std::fs::read("/proc/self/smaps");
         let smaps = smaps.map_err(|e| PagesError::Unknown(format!("/proc/self/smaps: {e}")))?;
-        Ok(huge_bytes_at(&smaps, self.mapping.address()))
+        Ok(huge_bytes_at(&String::from_utf8_lossy(&smaps), self.mapping.address()))
     }
 }
 

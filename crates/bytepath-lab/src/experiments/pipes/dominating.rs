@@ -76,13 +76,14 @@ fn disturbed(record: &Record) -> Option<String> {
 
 fn effects(record: &Record) -> Vec<Effect> {
     let mut effects = Vec::new();
-    for placement in placements(record) {
-        let at = |rung: &str| format!("{rung}@{placement}");
+    for place in places(record) {
+        let at = |rung: &str| format!("{rung}@{place}");
+        let (placement, axes) = place.split_at(place.find('/').unwrap_or(place.len()));
         let apart = placement != "same-cpu";
         if apart {
             effects.push(Effect {
                 with: at("write-read"),
-                without: "write-read@same-cpu".to_owned(),
+                without: format!("write-read@same-cpu{axes}"),
                 sentence: "Waking the other CPU dominates on this machine: plain write and read are \
                            {} times as fast when both ends share a CPU and need not wake another",
             });
@@ -110,12 +111,13 @@ fn effects(record: &Record) -> Vec<Effect> {
     effects
 }
 
-fn placements(record: &Record) -> Vec<&str> {
-    let mut placements: Vec<&str> =
+/// The placements of arms, each with the axes that are crossed with it: `cross-cpu/pipe=64K`.
+fn places(record: &Record) -> Vec<&str> {
+    let mut places: Vec<&str> =
         record.arms.iter().filter_map(|arm| Some(arm.name.split_once('@')?.1)).collect();
-    placements.sort_unstable();
-    placements.dedup();
-    placements
+    places.sort_unstable();
+    places.dedup();
+    places
 }
 
 fn ratio(record: &Record, effect: &Effect) -> Option<f64> {
@@ -182,6 +184,21 @@ mod tests {
         let laptop = record(&[("write-read@cross-cpu", 3.7), ("vmsplice-splice@cross-cpu", 32.8)]);
         let said = dominating(&laptop).expect("a sentence");
         assert!(said.starts_with("Copying dominates") && said.contains("8.86"), "{said}");
+    }
+
+    #[test]
+    fn arms_of_crossed_axes_are_compared_where_the_axes_are_alike() {
+        let crossed = record(&[
+            ("write-read@same-cpu/pipe=64K", 8.0),
+            ("write-read@cross-cpu/pipe=64K", 0.8),
+            ("write-read@same-cpu/pipe=1M", 9.0),
+            ("write-read@cross-cpu/pipe=1M", 4.5),
+            ("vmsplice-splice-huge@same-cpu/pipe=1M", 1.0),
+            ("vmsplice-splice-huge-spin@same-cpu/pipe=1M", 90.0),
+        ]);
+        let said = dominating(&crossed).expect("a sentence");
+        let arms = "(write-read@same-cpu/pipe=64K against write-read@cross-cpu/pipe=64K)";
+        assert!(said.contains("10.0 times") && said.ends_with(arms), "{said}");
     }
 
     #[test]

@@ -11,10 +11,6 @@ use crate::verdict;
 /// So many sections are answered one by one; of more only the most telling is.
 const SECTIONS_ANSWERED: usize = 12;
 
-/// More blocks than this are held against each other as runs are: block by block takes the square of
-/// their number.
-const PAIRED_MAX: usize = 2000;
-
 /// What the record answers: a sentence for the whole, and one more for each section where it has
 /// sections.
 ///
@@ -156,8 +152,7 @@ fn beside(record: &Record, best: &Arm, arms: &[&Arm]) -> Option<String> {
 /// samples, which nothing joins in blocks, as runs are compared.
 fn is_surely_faster(record: &Record, arm: &Arm, than: &Arm) -> bool {
     let (values, others) = (arm.counted(), than.counted());
-    let are_runs = record.settings.contains_key(IMPORTED) || values.len() > PAIRED_MAX;
-    let interval = match are_runs {
+    let interval = match record.settings.contains_key(IMPORTED) {
         true => RunRatio::of(&values, &others, Between::Assumed, 1).map(|found| found.interval),
         false => Ratio::of(&values, &others).map(|found| found.interval),
     };

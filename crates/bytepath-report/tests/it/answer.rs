@@ -75,7 +75,7 @@ fn one_arm_is_ahead_of_nobody() {
 }
 
 /// A record whose arms have these values, with a reference that both others are faster than.
-fn rivals(one: [f64; 6], other: [f64; 6]) -> Record {
+fn rivals<const BLOCKS: usize>(one: [f64; BLOCKS], other: [f64; BLOCKS]) -> Record {
     let mut record = sample::record();
     record.arms.truncate(3);
     record.arms[1].name = "other".to_owned();
@@ -105,6 +105,10 @@ fn the_fastest_is_named_only_where_it_is_told_apart_from_the_next() {
     // A little ahead in every block, though the blocks differ by more.
     let told = answer::of(&rivals(one, one.map(|value| value - 0.05)));
     assert!(told[0].starts_with("“one” is fastest with 20.1 GiB/s"), "{told:?}");
+    // However many blocks there are.
+    let many: [f64; 2_001] = std::array::from_fn(|block| 15.0 + (block % 7) as f64);
+    let told = answer::of(&rivals(many, many.map(|value| value - 0.05)));
+    assert!(told[0].starts_with("“one” is fastest with"), "{told:?}");
     // Nothing joins imported samples in blocks.
     let mut record = rivals(one, one.map(|value| value - 0.05));
     record.settings.insert(doubt::IMPORTED.to_owned(), "hyperfine".into());

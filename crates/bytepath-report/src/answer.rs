@@ -90,11 +90,15 @@ fn of_arms(record: &Record, arms: &[&Arm]) -> String {
     let Some(best) = best(arms.iter().copied()) else {
         return "no arm gave a figure.".to_owned();
     };
-    let reference = arms.iter().find(|arm| arm.reference).copied();
+    // Nothing is held against a reference that gave no figure.
+    let (reference, failed): (Vec<&Arm>, Vec<&Arm>) =
+        arms.iter().filter(|arm| arm.reference).partition(|arm| arm.median.is_some());
+    let reference = reference.first().copied();
     let faster = surely_faster(arms);
     let mut text = match reference {
         None => {
-            let verb = match (arms.len(), best.better) {
+            let measured_arms = arms.iter().filter(|arm| arm.median.is_some()).count();
+            let verb = match (measured_arms, best.better) {
                 (1, Better::Lower) => "took",
                 (1, Better::Higher) => "reached",
                 _ => "is ahead with",
@@ -125,6 +129,9 @@ fn of_arms(record: &Record, arms: &[&Arm]) -> String {
     };
     text.push_str(&untouched(best, arms));
     text.push('.');
+    for reference in failed {
+        text.push_str(&format!(" The reference {} gave no figure.", called(reference)));
+    }
     // Where the best is in doubt, one that is not was told of too.
     let in_doubt = best.verdict != Some(Verdict::Faster);
     let told = [best, faster.filter(|_| in_doubt).unwrap_or(best)];

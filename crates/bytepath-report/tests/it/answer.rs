@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytepath_report::doubt::{self, Here, Kind};
-use bytepath_report::{Arm, Better, Build, Record, Sample, Unit, Verdict, answer};
+use bytepath_report::{Arm, Better, Build, Record, Sample, Status, Unit, Verdict, answer};
 
 use crate::sample;
 
@@ -72,6 +72,28 @@ fn one_arm_is_ahead_of_nobody() {
     let arm = &mut record.arms[0];
     (arm.unit, arm.better) = (Unit::Seconds, Better::Lower);
     assert_eq!(answer::of(&record), ["write → read took 8.51 s [8.31, 8.62]."]);
+}
+
+#[test]
+fn a_reference_that_failed_is_held_against_nobody() {
+    let mut record = sample::record();
+    for arm in &mut record.arms {
+        (arm.unit, arm.better) = (Unit::Seconds, Better::Lower);
+        (arm.ratio, arm.ratio_ci95, arm.verdict) = (None, None, None);
+    }
+    record.arms.truncate(3);
+    let reference = &mut record.arms[0];
+    (reference.median, reference.ci95) = (None, None);
+    reference.status = Status::Unavailable;
+    let told = " The reference write → read gave no figure. 1 arm could not run.";
+    let ahead = "write → read, again is ahead with 8.54 s [8.34, 8.60].";
+    assert_eq!(answer::of(&record), [format!("{ahead}{told}")]);
+    // One that is left alone is ahead of nobody.
+    record.arms.truncate(2);
+    assert_eq!(
+        answer::of(&record),
+        [format!("write → read, again took 8.54 s [8.34, 8.60].{told}")]
+    );
 }
 
 /// A record whose arms have these values, with a reference that both others are faster than.

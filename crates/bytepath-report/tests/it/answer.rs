@@ -128,8 +128,9 @@ fn the_fastest_is_named_only_where_it_is_told_apart_from_the_next() {
     let told = answer::of(&rivals(one, one.map(|value| value - 0.05)));
     assert!(told[0].starts_with("“one” is fastest with 20.1 GiB/s"), "{told:?}");
     // However many blocks there are.
-    let many: [f64; 2_001] = std::array::from_fn(|block| 15.0 + (block % 7) as f64);
-    let told = answer::of(&rivals(many, many.map(|value| value - 0.05)));
+    let many: [f64; 2_001] =
+        std::array::from_fn(|block| 15.0 + block as f64 * 1.618_034 % 1.0 * 6.0);
+    let told = answer::of(&rivals(many, many.map(|value| value - 0.001)));
     assert!(told[0].starts_with("“one” is fastest with"), "{told:?}");
     // Nothing joins imported samples in blocks.
     let mut record = rivals(one, one.map(|value| value - 0.05));

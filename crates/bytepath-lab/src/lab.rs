@@ -19,7 +19,8 @@ use crate::noise::{Disturbance, Watch};
 use crate::program::Program;
 use crate::schedule::{Lineup, Repeat, Schedule, Turn};
 use crate::stats::{
-    Decision, EQUIVALENCE_MARGIN, Ratio, StatsError, UntilCi, median, median_interval, outliers,
+    Decision, EQUIVALENCE_MARGIN, Ratio, StatsError, UNTIL_CI_CONSECUTIVE, UntilCi, median,
+    median_interval, outliers,
 };
 
 /// The name under which the reference arm runs once more.
@@ -621,7 +622,8 @@ fn decided(decision: Decision, blocks: u32) -> Option<String> {
             "stopped after {blocks} blocks: the intervals, also of ratios, are as narrow as asked for"
         )),
         Decision::GaveUp => Some(format!(
-            "given up after {blocks} blocks: intervals, maybe of ratios, are still wider than asked for"
+            "given up after {blocks} blocks: intervals, maybe of ratios, were not narrow enough \
+             {UNTIL_CI_CONSECUTIVE} times in a row"
         )),
     }
 }

@@ -11,10 +11,6 @@ use crate::verdict;
 /// So many sections are answered one by one; of more only the most telling is.
 const SECTIONS_ANSWERED: usize = 12;
 
-/// More blocks than this are held against each other as runs are: block by block takes the square of
-/// their number.
-const PAIRED_MAX: usize = 2000;
-
 /// What the record answers: a sentence for the whole, and one more for each section where it has
 /// sections.
 ///
@@ -94,11 +90,15 @@ fn of_arms(record: &Record, arms: &[&Arm]) -> String {
     let Some(best) = best(arms.iter().copied()) else {
         return "no arm gave a figure.".to_owned();
     };
-    let reference = arms.iter().find(|arm| arm.reference).copied();
+    // Nothing is held against a reference that gave no figure.
+    let (reference, failed): (Vec<&Arm>, Vec<&Arm>) =
+        arms.iter().filter(|arm| arm.reference).partition(|arm| arm.median.is_some());
+    let reference = reference.first().copied();
     let faster = surely_faster(arms);
     let mut text = match reference {
         None => {
-            let verb = match (arms.len(), best.better) {
+            let measured_arms = arms.iter().filter(|arm| arm.median.is_some()).count();
+            let verb = match (measured_arms, best.better) {
                 (1, Better::Lower) => "took",
                 (1, Better::Higher) => "reached",
                 _ => "is ahead with",
@@ -129,6 +129,9 @@ fn of_arms(record: &Record, arms: &[&Arm]) -> String {
     };
     text.push_str(&untouched(best, arms));
     text.push('.');
+    for reference in failed {
+        text.push_str(&format!(" The reference {} gave no figure.", called(reference)));
+    }
     // Where the best is in doubt, one that is not was told of too.
     let in_doubt = best.verdict != Some(Verdict::Faster);
     let told = [best, faster.filter(|_| in_doubt).unwrap_or(best)];
@@ -156,8 +159,7 @@ fn beside(record: &Record, best: &Arm, arms: &[&Arm]) -> Option<String> {
 /// samples, which nothing joins in blocks, as runs are compared.
 fn is_surely_faster(record: &Record, arm: &Arm, than: &Arm) -> bool {
     let (values, others) = (arm.counted(), than.counted());
-    let are_runs = record.settings.contains_key(IMPORTED) || values.len() > PAIRED_MAX;
-    let interval = match are_runs {
+    let interval = match record.settings.contains_key(IMPORTED) {
         true => RunRatio::of(&values, &others, Between::Assumed, 1).map(|found| found.interval),
         false => Ratio::of(&values, &others).map(|found| found.interval),
     };

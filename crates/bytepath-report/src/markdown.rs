@@ -3,7 +3,7 @@
 use crate::arm::{Arm, Status};
 use crate::doubt::{self, Here};
 use crate::record::Record;
-use crate::table::{columns, printable};
+use crate::table::{Further, columns, figures, footnotes, latencies, printable};
 use crate::{answer, numbers};
 
 /// The record as Markdown, ending in a newline. Whatever a record says stands there as text: it
@@ -28,6 +28,7 @@ pub fn render(record: &Record, here: &Here) -> String {
         text.push('\n');
     }
     text.push_str(&table(record));
+    text.push_str(&further(record));
     text.push_str(&below(record));
     text
 }
@@ -35,16 +36,35 @@ pub fn render(record: &Record, here: &Here) -> String {
 fn table(record: &Record) -> String {
     let columns: Vec<_> =
         columns::ALL.iter().filter(|column| column.holds_anything(record)).collect();
-    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let headings = columns.iter().map(|column| escaped(&(column.heading)(record))).collect();
-    let rules = columns.iter().map(|column| if column.is_of_figures() { "---:" } else { "---" });
-    let mut text = row(headings) + &row(rules.map(str::to_owned).collect());
+    let headings: Vec<_> = columns.iter().map(|column| (column.heading)(record)).collect();
     let unit = columns::common_unit(record);
-    for arm in &record.arms {
-        text.push_str(&row(columns.iter().map(|of| escaped(&(of.cell)(unit, arm))).collect()));
-    }
-    text.push('\n');
-    text
+    let row = |arm: &Arm| columns.iter().map(|of| (of.cell)(unit, arm)).collect();
+    let rows = record.arms.iter().map(row).collect();
+    drawn(&headings, &|place| columns[place].is_of_figures(), rows)
+}
+
+/// Latencies and other figures that some arms have, each in a table of their own.
+fn further(record: &Record) -> String {
+    let arms: Vec<&Arm> = record.arms.iter().collect();
+    let tables = [latencies::further(&arms), figures::further(&arms)];
+    let draw = |table: Further| {
+        let rows = table.rows.into_iter().map(|(_, cells)| cells).collect();
+        drawn(&table.headings, &|place| place > 0, rows)
+    };
+    tables.into_iter().flatten().map(draw).collect()
+}
+
+fn drawn(
+    headings: &[String],
+    is_of_figures: &dyn Fn(usize) -> bool,
+    rows: Vec<Vec<String>>,
+) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let row = |cells: &[String]| line(cells.iter().map(|cell| escaped(cell)).collect());
+    let rule = |place| if is_of_figures(place) { "---:" } else { "---" };
+    let rules = (0..headings.len()).map(|place| rule(place).to_owned()).collect();
+    let rows: String = rows.iter().map(|cells| row(cells)).collect();
+    row(headings) + &line(rules) + &rows + "\n"
 }
 
 fn below(record: &Record) -> String {
@@ -66,6 +86,8 @@ fn below(record: &Record) -> String {
     if record.arms.iter().any(moved) {
         lines.push("touched no: bytes were moved, but the reader never looked at them".to_owned());
     }
+    lines.extend(footnotes::flagged(record));
+    lines.extend(footnotes::published(record.arms.iter()));
     for arm in &record.arms {
         if let Some(explained) = &arm.explained {
             lines.push(format!("{}: {}", arm.name, explained.sentence));

@@ -4,6 +4,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::figures;
 use crate::foreign::Foreign;
 use crate::record::Record;
 
@@ -113,19 +114,22 @@ pub fn short_name(name: &str) -> String {
 fn with_short_names(record: Record) -> Result<Record, ReadError> {
     let arms = record.arms.iter().flat_map(|arm| {
         let section = arm.section.as_deref().map(|name| ("a section", name));
-        std::iter::once(("an arm", arm.name.as_str())).chain(section)
+        let figures = arm.params.get(figures::PARAM).and_then(Value::as_array);
+        let words = |figure| ["name", "unit"].map(|of| Value::get(figure, of));
+        let figures = figures.into_iter().flatten().flat_map(words);
+        let figures = figures.filter_map(|text| Some(("a figure", text?.as_str()?)));
+        std::iter::once(("an arm", arm.name.as_str())).chain(section).chain(figures)
     });
     let kernel = ("the kernel", record.machine.kernel.as_str());
     let names =
         [("the run", record.id.as_str()), ("the experiment", &record.experiment.name), kernel];
-    // A character has at least a byte.
-    let long = names.into_iter().chain(arms).find(|(_, name)| name.len() > NAME_CHARS_MAX);
-    match long.map(|(what, name)| (what, name.chars().count())) {
-        Some((what, characters)) if characters > NAME_CHARS_MAX => {
-            Err(ReadError::LongName { what, characters })
-        }
-        _ => Ok(record),
-    }
+    // A character has at least a byte: most names need no counting.
+    let long = |(what, name): (&'static str, &str)| {
+        let characters = if name.len() > NAME_CHARS_MAX { name.chars().count() } else { 0 };
+        (characters > NAME_CHARS_MAX).then_some(ReadError::LongName { what, characters })
+    };
+    let refused = names.into_iter().chain(arms).find_map(long);
+    refused.map_or(Ok(record), Err)
 }
 
 fn check(value: &Value) -> Result<(), ReadError> {

@@ -5,9 +5,9 @@
 //! reader must not miss (the verdicts) moves below the table.
 
 pub(crate) mod columns;
-mod figures;
+pub(crate) mod figures;
 mod fitted;
-mod footnotes;
+pub(crate) mod footnotes;
 pub(crate) mod latencies;
 
 use anstyle::AnsiColor;
@@ -55,6 +55,30 @@ pub fn render(record: &Record, style: Style) -> String {
         text.push_str(&paragraph(&line, style));
     }
     text
+}
+
+/// What some arms tell in a table of its own.
+pub(crate) struct Further {
+    /// The words over each column, on one line or more. The first column has the names.
+    pub(crate) headings: Vec<String>,
+    /// The place of an arm among all, and its cells.
+    pub(crate) rows: Vec<(usize, Vec<String>)>,
+}
+
+impl Further {
+    /// How much a column is worth depends on its place and its heading.
+    fn draw(self, importance: &dyn Fn(usize, &str) -> u8, style: Style) -> String {
+        let fitted = |(place, heading): (usize, String)| match place {
+            0 => Fitted::new(heading).wraps_from(NAME_MIN),
+            _ => {
+                let importance = importance(place, &heading);
+                Fitted::new(heading).of_figures().importance(importance)
+            }
+        };
+        let columns: Vec<_> = self.headings.into_iter().enumerate().map(fitted).collect();
+        let rows: Vec<_> = self.rows.into_iter().map(|(_, cells)| cells).collect();
+        listing(&columns, &rows, style)
+    }
 }
 
 /// Which columns a table has, and which it lacks for want of width.

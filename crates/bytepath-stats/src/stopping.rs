@@ -35,7 +35,8 @@ pub enum Decision {
     Continue,
     /// The intervals are as narrow as declared.
     Reached,
-    /// The most blocks allowed are done and the intervals are still wider: say so in the record.
+    /// The most blocks allowed are done, and the intervals were not narrow enough often enough in a
+    /// row: say so in the record.
     GaveUp,
 }
 

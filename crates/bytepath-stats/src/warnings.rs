@@ -136,8 +136,11 @@ pub fn two_modes(samples: &[f64]) -> Option<TwoModes> {
             sum * sum / f64::from(lower) / (logs.len() as f64 - f64::from(lower))
         })
         .collect();
-    let split = (smallest..=logs.len() - smallest)
-        .max_by(|a, b| between[*a - 1].total_cmp(&between[*b - 1]))?;
+    // Of all splits, lest a group that is too small be filled up from the other.
+    let split = (1..logs.len()).max_by(|a, b| between[*a - 1].total_cmp(&between[*b - 1]))?;
+    if split.min(logs.len() - split) < smallest {
+        return None;
+    }
     let within = squares(&logs[..split]) + squares(&logs[split..]);
     let (low, high) = logs.split_at(split);
     let (low_centre, high_centre) = (median(low)?, median(high)?);

@@ -136,8 +136,7 @@ fn a_run_whose_intervals_stay_wide_gives_up_and_says_so() {
     let wild = arm("a", |done| Ok((f64::from(done) * 1.618_034 % 1.0 * 4.0).exp()));
     let (record, _) = run(vec![wild, steady("b", 1.0)], Blocks::UntilCi(0.001));
     let record = record.expect("both run");
-    let said =
-        "given up after 200 blocks: intervals, maybe of ratios, are still wider than asked for";
+    let said = "given up after 200 blocks: intervals, maybe of ratios, were not narrow enough 3 times in a row";
     assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
 }
 

@@ -49,6 +49,8 @@ struct ArmData {
     published: Option<f64>,
     /// How many samples the record has.
     taken: usize,
+    /// How many of all of them are disturbed.
+    flagged: usize,
     samples: Vec<SampleData>,
     /// Points of the distribution of latencies: the share of requests, and the nanoseconds that so
     /// many took at most.
@@ -104,6 +106,7 @@ fn arm_data(arm: &Arm, limits: &Limits, names: &mut Names) -> ArmData {
         verdict: arm.verdict.map(|verdict| verdict.as_str()),
         published: arm.published.as_ref().map(|published| published.value),
         taken: arm.samples.len(),
+        flagged: arm.flagged(),
         samples: arm.samples.iter().take(limits.samples).map(sample_data).collect(),
         latency: Latency::of_arm(arm).map(|latency| curve(&latency)).unwrap_or_default(),
         costs: arm.costs,

@@ -8,7 +8,7 @@ use crate::numbers;
 
 use super::Limits;
 use super::text::{NAME_MAX, SENTENCE_MAX, shown};
-use super::view::Pair;
+use super::view::{Pair, first, more_pairs};
 
 /// Calls that are less than this share of all, by number and by time, are not named.
 const RARE: f64 = 0.001;
@@ -53,6 +53,8 @@ pub(super) fn explained(arms: &[&Arm], limits: &Limits) -> Vec<ExplainedArm> {
 fn explained_arm(arm: usize, name: &str, explained: &Explained, limits: &Limits) -> ExplainedArm {
     let percent = |share: f64| format!("{}%", numbers::figure(share * 100.0));
     let name_of = |text: &str| shown(text, NAME_MAX);
+    let unknown = || numbers::UNKNOWN.to_owned();
+    let others = |count: usize| numbers::counted(count as u64, "other");
     let lost = match explained.lost {
         0 => String::new(),
         lost => format!(", {lost} lost"),
@@ -70,36 +72,46 @@ fn explained_arm(arm: usize, name: &str, explained: &Explained, limits: &Limits)
         ),
         idle_seen: !explained.cpus.is_empty(),
         any_published: explained.classes.iter().any(|class| class.published.is_some()),
-        classes: explained
-            .classes
-            .iter()
-            .take(limits.classes)
-            .map(|class| Class {
+        classes: first(
+            &explained.classes,
+            limits.classes,
+            |class| Class {
                 name: name_of(&class.name),
                 share: percent(class.share),
                 interval: format!("[{}, {}]", percent(class.ci95[0]), percent(class.ci95[1])),
-                published: class.published.map_or_else(|| numbers::UNKNOWN.to_owned(), percent),
-            })
-            .collect(),
-        unclaimed: explained
-            .unclaimed
-            .iter()
-            .take(limits.details)
-            .map(|of| Pair { name: name_of(&of.symbol), value: percent(of.share) })
-            .collect(),
-        counters: explained
-            .counters
-            .iter()
-            .take(limits.details)
-            .map(|(name, value)| Pair { name: name_of(name), value: numbers::count(*value) })
-            .collect(),
+                published: class.published.map_or_else(unknown, percent),
+            },
+            |more| Class {
+                name: others(more),
+                share: percent(explained.classes[limits.classes..].iter().map(|of| of.share).sum()),
+                interval: unknown(),
+                published: unknown(),
+            },
+        ),
+        unclaimed: first(
+            &explained.unclaimed,
+            limits.details,
+            |of| Pair { name: name_of(&of.symbol), value: percent(of.share) },
+            |more| Pair {
+                name: others(more),
+                value: percent(
+                    explained.unclaimed[limits.details..].iter().map(|of| of.share).sum(),
+                ),
+            },
+        ),
+        counters: first(
+            &explained.counters,
+            limits.details,
+            |(name, value)| Pair { name: name_of(name), value: numbers::count(*value) },
+            more_pairs,
+        ),
         syscalls: syscalls(&explained.syscalls, explained.calls_traced.is_some(), limits),
-        missing: explained
-            .missing
-            .iter()
-            .take(limits.details)
-            .map(|text| shown(text, SENTENCE_MAX))
-            .collect(),
+        missing: first(
+            &explained.missing,
+            limits.details,
+            |text| shown(text, SENTENCE_MAX),
+            |more| format!("{more} more"),
+        ),
         has_stacks: !explained.stacks.is_empty(),
     }
 }

@@ -10,7 +10,7 @@ pub(super) const SENTENCE_MAX: usize = 2000;
 pub(super) fn shown(text: &str, most: usize) -> String {
     let safe = |c: char| if is_harmless(c) { c } else { char::REPLACEMENT_CHARACTER };
     let mut kept: String = text.chars().take(most).map(safe).collect();
-    if kept.len() < text.len() && text.chars().nth(most).is_some() {
+    if text.chars().nth(most).is_some() {
         kept.push('…');
     }
     kept
@@ -48,6 +48,8 @@ mod tests {
         assert_eq!(shown("abcdef", 3), "abc…");
         assert_eq!(shown("abc", 3), "abc");
         assert_eq!(shown("ääää", 2), "ää…");
+        // What stands for them takes three bytes each.
+        assert_eq!(shown("\u{1}\u{2}\u{3}", 2), "\u{fffd}\u{fffd}…");
     }
 
     #[test]

@@ -57,18 +57,19 @@ impl Tree {
         if nodes[0].total == 0 {
             return Tree::default();
         }
-        let threshold = threshold(&nodes, most);
+        let mut room = Room::of(&nodes, most);
         let mut kept: Vec<(usize, usize, u64)> = vec![(names.index_of("all"), 0, nodes[0].total)];
         let mut place: Vec<Option<usize>> = vec![None; nodes.len()];
         let mut rare: HashMap<usize, u64> = HashMap::new();
         let mut cut = 0;
         place[0] = Some(0);
+        room.takes(nodes[0].total);
         for (index, node) in nodes.iter().enumerate().skip(1) {
             let Some(parent) = place[node.parent] else {
                 cut += 1;
                 continue;
             };
-            if node.total >= threshold && kept.len() < most {
+            if room.takes(node.total) {
                 place[index] = Some(kept.len());
                 kept.push((names.index_of(node.name), parent, node.total));
             } else {
@@ -103,14 +104,29 @@ fn grown(stacks: &[Stack]) -> Vec<Node<'_>> {
     nodes
 }
 
-/// The samples that a call needs to be among the `most` heaviest.
-fn threshold(nodes: &[Node<'_>], most: usize) -> u64 {
-    if nodes.len() <= most {
-        return 0;
+/// Which calls are among the heaviest.
+struct Room {
+    /// The samples of the lightest of them. Heavier ones are all kept.
+    threshold: u64,
+    /// So many more of just as many samples are kept: the first.
+    ties: usize,
+}
+
+impl Room {
+    /// For the `most` heaviest calls.
+    fn of(nodes: &[Node<'_>], most: usize) -> Room {
+        let mut totals: Vec<u64> = nodes.iter().map(|node| node.total).collect();
+        totals.sort_unstable_by(|a, b| b.cmp(a));
+        let most = most.clamp(1, totals.len());
+        let threshold = totals[most - 1];
+        Room { threshold, ties: most - totals.partition_point(|total| *total > threshold) }
     }
-    let mut totals: Vec<u64> = nodes.iter().map(|node| node.total).collect();
-    totals.sort_unstable_by(|a, b| b.cmp(a));
-    totals[most.max(1) - 1]
+
+    fn takes(&mut self, total: u64) -> bool {
+        let is_tie = total == self.threshold && self.ties > 0;
+        self.ties -= usize::from(is_tie);
+        is_tie || total > self.threshold
+    }
 }
 
 #[cfg(test)]
@@ -161,6 +177,22 @@ mod tests {
         let rare: u64 =
             tree.nodes.iter().filter(|node| names.all[node.0] == RARE).map(|node| node.2).sum();
         assert_eq!((tree.cut, rare), (2, 10), "{tree:?}");
+    }
+
+    #[test]
+    fn of_calls_with_as_many_samples_none_takes_the_place_of_a_heavier_one() {
+        let stack = |frames: String, count| Stack { frames, count };
+        let many = (0..30).map(|number| stack(format!("A;x{number}"), 10));
+        let stacks: Vec<_> = many.chain((0..9).map(|at| stack(format!("B;y{at}"), 9))).collect();
+        let mut names = Names::default();
+        let tree = Tree::of(&stacks, 20, &mut names);
+        let total = |name: &str| {
+            let of = tree.nodes.iter().find(|node| names.all[node.0] == name);
+            of.map(|node| node.2)
+        };
+        assert_eq!((total("A"), total("B"), total("y0")), (Some(300), Some(81), None), "{tree:?}");
+        let kept = tree.nodes.iter().filter(|node| names.all[node.0] != RARE).count();
+        assert_eq!((kept, tree.cut), (20, 13 + 9), "{tree:?}");
     }
 
     #[test]

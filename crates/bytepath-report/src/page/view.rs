@@ -4,9 +4,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::arm::{Arm, Status, Verdict};
+use crate::machine::Cache;
 use crate::numbers;
 use crate::record::Record;
-use crate::table::{columns, latencies};
+use crate::table::{Further, columns, figures, footnotes, latencies};
 use crate::{answer, doubt};
 
 use super::Limits;
@@ -36,6 +37,7 @@ pub(super) struct Run {
     any_untouched: bool,
     any_published: bool,
     latencies: Option<Table>,
+    figures: Option<Table>,
     costs: Option<Table>,
     explained: Vec<ExplainedArm>,
     command: Option<String>,
@@ -45,6 +47,10 @@ pub(super) struct Run {
     control: Option<String>,
     id: String,
     samples: usize,
+    /// Samples of the record that are not on the page.
+    samples_left_out: Option<String>,
+    /// How many of all samples are disturbed.
+    flagged: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -94,6 +100,9 @@ impl Run {
         let doubts: Vec<Doubt> = doubt::of(record, here).into_iter().map(Doubt::of).collect();
         let mut badges: Vec<_> = doubts.iter().map(|doubt| doubt.kind).collect();
         badges.dedup();
+        let samples = record.arms.iter().map(|arm| arm.samples.len()).sum();
+        let on_page = |arm: &&Arm| arm.samples.len().min(limits.samples);
+        let samples_on_page: usize = arms.iter().map(on_page).sum();
         Run {
             number,
             name: shown(&experiment.name, NAME_MAX),
@@ -104,12 +113,13 @@ impl Run {
             badges,
             facts: facts(record),
             arms: arms_table(record, &arms),
-            left_out: left_out(record.arms.len() - arms.len()),
+            left_out: left_out(record.arms.len() - arms.len(), "arm"),
             unavailable: unavailable(&arms),
             published: published(&arms),
             any_untouched: arms.iter().filter(ran).any(|arm| !arm.touched),
             any_published: arms.iter().any(|arm| arm.published.is_some()),
-            latencies: latency_table(&arms),
+            latencies: latencies::further(&arms).map(|of| further_table(&arms, of)),
+            figures: figures::further(&arms).map(|of| further_table(&arms, of)),
             costs: costs_table(record, &arms),
             explained: explained(&arms, limits),
             command: record
@@ -119,12 +129,12 @@ impl Run {
                 .map(|text| shown(text, SENTENCE_MAX)),
             settings: settings(record),
             machine: machine(record),
-            notes: record
-                .notes
-                .iter()
-                .take(NOTES_MAX)
-                .map(|note| shown(note, SENTENCE_MAX))
-                .collect(),
+            notes: first(
+                &record.notes,
+                NOTES_MAX,
+                |note| shown(note, SENTENCE_MAX),
+                |more| not_here(more, "note"),
+            ),
             control: record.control.as_ref().map(|control| {
                 format!(
                     "The reference once more as “{}”: {} {}",
@@ -134,13 +144,43 @@ impl Run {
                 )
             }),
             id: shown(&record.id, NAME_MAX),
-            samples: record.arms.iter().map(|arm| arm.samples.len()).sum(),
+            samples,
+            samples_left_out: left_out(samples - samples_on_page, "sample"),
+            flagged: footnotes::flagged(record).map(|text| shown(&text, SENTENCE_MAX)),
         }
     }
 }
 
-/// More notes, settings or facts than this are not shown.
+/// More notes, settings or facts than this are not shown, but counted.
 const NOTES_MAX: usize = 200;
+
+/// The first of these, and behind them what tells how many more there are.
+pub(super) fn first<T, U>(
+    all: impl IntoIterator<Item = T>,
+    most: usize,
+    told: impl Fn(T) -> U,
+    more: impl Fn(usize) -> U,
+) -> Vec<U> {
+    let mut all = all.into_iter();
+    let mut first: Vec<U> = all.by_ref().take(most).map(told).collect();
+    match all.count() {
+        0 => {}
+        count => first.push(more(count)),
+    }
+    first
+}
+
+fn not_here(count: usize, what: &str) -> String {
+    format!("not on this page: {}", more(count, what))
+}
+
+pub(super) fn more_pairs(count: usize) -> Pair {
+    Pair { name: "not on this page".to_owned(), value: format!("{count} more") }
+}
+
+fn more(count: usize, what: &str) -> String {
+    numbers::counted(count as u64, &format!("more {what}"))
+}
 
 impl Doubt {
     fn of(doubt: doubt::Doubt) -> Doubt {
@@ -206,29 +246,23 @@ fn marks(arm: &Arm) -> &'static str {
     }
 }
 
-fn latency_table(arms: &[&Arm]) -> Option<Table> {
-    let rows: Vec<Row> = arms
-        .iter()
-        .enumerate()
-        .filter_map(|(index, arm)| {
-            let mut cells = latencies::row(arm)?;
-            cells[0] = shown(&arm.name, NAME_MAX);
-            Some(Row {
-                arm: index,
-                section: String::new(),
-                marks: marks(arm),
-                verdict: "",
-                exact: String::new(),
-                cells,
-            })
-        })
-        .collect();
-    let heading = |(index, text): (usize, &&str)| Heading {
-        text: text.replace('\n', " "),
-        figure: index > 0,
+fn further_table(arms: &[&Arm], of: Further) -> Table {
+    let row = |(arm, cells): (usize, Vec<String>)| Row {
+        arm,
+        section: String::new(),
+        marks: marks(arms[arm]),
+        verdict: "",
+        exact: String::new(),
+        cells: cells.iter().map(|cell| shown(cell, NAME_MAX)).collect(),
     };
-    let headings = latencies::HEADINGS.iter().enumerate().map(heading).collect();
-    (!rows.is_empty()).then_some(Table { headings, rows })
+    let heading = |(place, text): (usize, String)| Heading {
+        text: shown(&text.replace('\n', " "), NAME_MAX),
+        figure: place > 0,
+    };
+    Table {
+        headings: of.headings.into_iter().enumerate().map(heading).collect(),
+        rows: of.rows.into_iter().map(row).collect(),
+    }
 }
 
 /// Why arms could not run, each with its reason.
@@ -244,23 +278,17 @@ fn unavailable(arms: &[&Arm]) -> Vec<Pair> {
 
 /// Where published figures are from, each source once.
 fn published(arms: &[&Arm]) -> Vec<String> {
-    let mut told: Vec<String> = Vec::new();
-    for published in arms.iter().filter_map(|arm| arm.published.as_ref()) {
-        let text = match &published.note {
-            Some(note) => format!("{}: {note}", published.source),
-            None => published.source.clone(),
-        };
-        let text = shown(&text, SENTENCE_MAX);
-        if !told.contains(&text) && told.len() < NOTES_MAX {
-            told.push(text);
-        }
-    }
-    told
+    first(
+        footnotes::published(arms.iter().copied()),
+        NOTES_MAX,
+        |text| shown(&text, SENTENCE_MAX),
+        |more| not_here(more, "source"),
+    )
 }
 
-/// How many arms there was no room for.
-fn left_out(arms: usize) -> Option<String> {
-    (arms > 0).then(|| numbers::counted(arms as u64, "more arm"))
+/// How many there was no room for.
+fn left_out(count: usize, what: &str) -> Option<String> {
+    (count > 0).then(|| more(count, what))
 }
 
 fn facts(record: &Record) -> String {
@@ -283,13 +311,8 @@ fn settings(record: &Record) -> Vec<Pair> {
         name: shown(name, NAME_MAX),
         value: shown(&plain(value), SENTENCE_MAX),
     };
-    record
-        .settings
-        .iter()
-        .filter(|(name, _)| *name != COMMAND)
-        .take(NOTES_MAX)
-        .map(shown_pair)
-        .collect()
+    let others = record.settings.iter().filter(|(name, _)| *name != COMMAND);
+    first(others, NOTES_MAX, shown_pair, more_pairs)
 }
 
 /// A value as one writes it: text without quotes, anything else as JSON.
@@ -311,10 +334,11 @@ fn machine(record: &Record) -> Vec<Pair> {
         match value {
             Value::Null => {}
             Value::Object(map) => {
-                facts.extend(map.iter().take(NOTES_MAX).map(|(key, value)| Pair {
+                let pair = |(key, value): (&String, &Value)| Pair {
                     name: shown(&format!("{}: {key}", name.replace('_', " ")), NAME_MAX),
                     value: shown(&plain(value), SENTENCE_MAX),
-                }))
+                };
+                facts.extend(first(&map, NOTES_MAX, pair, more_pairs));
             }
             Value::Array(_) if name == "caches" => facts.extend(caches(record)),
             value if name.ends_with("_bytes") || name == "pipe_max_size" => facts.push(Pair {
@@ -335,13 +359,14 @@ fn machine(record: &Record) -> Vec<Pair> {
     facts
 }
 
-fn caches(record: &Record) -> impl Iterator<Item = Pair> + '_ {
-    record.machine.caches.iter().take(NOTES_MAX).map(|cache| Pair {
+fn caches(record: &Record) -> Vec<Pair> {
+    let pair = |cache: &Cache| Pair {
         name: format!(
             "cache, level {}, {}",
             cache.level,
             shown(&cache.kind.to_lowercase(), NAME_MAX)
         ),
         value: format!("{}, CPUs {}", numbers::bytes(cache.bytes), shown(&cache.cpus, NAME_MAX)),
-    })
+    };
+    first(&record.machine.caches, NOTES_MAX, pair, more_pairs)
 }

@@ -16,7 +16,9 @@ pub(super) fn all(record: &Record, shown: &Shown) -> Vec<String> {
     lines.extend(unavailable(record));
     lines.extend(flagged(record));
     lines.extend(untouched(record, shown));
-    lines.extend(published(record, shown));
+    if shown.has(PUBLISHED) {
+        lines.extend(published(record.arms.iter()));
+    }
     lines.extend(dropped(shown));
     lines.extend(record.notes.iter().map(|note| format!("note: {note}")));
     lines
@@ -80,7 +82,8 @@ fn unavailable(record: &Record) -> Vec<String> {
 /// So many arms with flagged samples are named, the most disturbed first.
 const FLAGGED_ARMS_NAMED: usize = 4;
 
-fn flagged(record: &Record) -> Option<String> {
+/// How many samples are flagged as disturbed, and of which arms most.
+pub(crate) fn flagged(record: &Record) -> Option<String> {
     let total: usize = record.arms.iter().map(|arm| arm.samples.len()).sum();
     let flagged: usize = record.arms.iter().map(Arm::flagged).sum();
     let mut arms: Vec<&Arm> = record.arms.iter().filter(|arm| arm.flagged() > 0).collect();
@@ -117,12 +120,9 @@ fn untouched(record: &Record, shown: &Shown) -> Option<String> {
 }
 
 /// Where the published figures are from, each source once with what to know about it.
-fn published(record: &Record, shown: &Shown) -> Vec<String> {
-    if !shown.has(PUBLISHED) {
-        return Vec::new();
-    }
+pub(crate) fn published<'a>(arms: impl Iterator<Item = &'a Arm>) -> Vec<String> {
     let mut lines = Vec::new();
-    for published in record.arms.iter().filter_map(|arm| arm.published.as_ref()) {
+    for published in arms.filter_map(|arm| arm.published.as_ref()) {
         let line = match &published.note {
             Some(note) => format!("{PUBLISHED}: {}: {note}", published.source),
             None => format!("{PUBLISHED}: {}", published.source),

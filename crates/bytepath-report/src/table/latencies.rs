@@ -1,7 +1,7 @@
 //! A second table, of arms whose requests were clocked one by one: how long they took, and what one
 //! cost.
 
-use super::{Fitted, NAME_MIN, Style, listing};
+use super::{Further, Style};
 use crate::arm::{Arm, Unit};
 use crate::latency::Latency;
 use crate::numbers::{self, UNKNOWN};
@@ -9,42 +9,49 @@ use crate::record::Record;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-pub(crate) const HEADINGS: &[&str] = &[
-    "arm",
-    "GiB/s",
-    "p50\nµs",
-    "p95\nµs",
-    "p99\nµs",
-    "p99.9\nµs",
-    "max\nµs",
-    "user\nµs each",
-    "system\nµs each",
-    "switches\nper 1000",
+/// The headings, and what each column is worth where the width does not suffice for all.
+const COLUMNS: [(&str, u8); 10] = [
+    ("arm", 0),
+    ("GiB/s", 7),
+    ("p50\nµs", 9),
+    ("p95\nµs", 4),
+    ("p99\nµs", 8),
+    ("p99.9\nµs", 6),
+    ("max\nµs", 5),
+    ("user\nµs each", 2),
+    ("system\nµs each", 3),
+    ("switches\nper 1000", 1),
 ];
-
-/// What each column is worth where the width does not suffice for all. The first always stays.
-const IMPORTANCE: [u8; 10] = [0, 7, 9, 4, 8, 6, 5, 2, 3, 1];
 
 /// The table; nothing where no arm has latencies.
 pub(super) fn draw(record: &Record, style: Style) -> Option<String> {
-    let rows: Vec<_> = record.arms.iter().filter_map(row).collect();
+    let importance = |_, heading: &str| {
+        COLUMNS.iter().find(|(known, _)| *known == heading).map_or(0, |(_, worth)| *worth)
+    };
+    Some(further(&record.arms.iter().collect::<Vec<_>>())?.draw(&importance, style))
+}
+
+/// The latencies of the arms that have some; nothing where none has.
+pub(crate) fn further(arms: &[&Arm]) -> Option<Further> {
+    let of = |(place, arm): (usize, &&Arm)| Some((place, row(arm)?));
+    let rows: Vec<_> = arms.iter().enumerate().filter_map(of).collect();
     if rows.is_empty() {
         return None;
     }
     // Columns that say nothing of any arm are left out.
-    let says = |index: &usize| rows.iter().any(|row| row[*index] != UNKNOWN);
-    let columns: Vec<usize> = (0..HEADINGS.len()).filter(says).collect();
-    let of = |row: &Vec<String>| columns.iter().map(|index| row[*index].clone()).collect();
-    let fitted = |index: &usize| match *index {
-        0 => Fitted::new(HEADINGS[0]).wraps_from(NAME_MIN),
-        index => Fitted::new(HEADINGS[index]).of_figures().importance(IMPORTANCE[index]),
+    let says = |index: &usize| rows.iter().any(|(_, row)| row[*index] != UNKNOWN);
+    let columns: Vec<usize> = (0..COLUMNS.len()).filter(says).collect();
+    let told = |(place, row): &(usize, Vec<String>)| {
+        (*place, columns.iter().map(|index| row[*index].clone()).collect())
     };
-    let fitted: Vec<_> = columns.iter().map(fitted).collect();
-    Some(listing(&fitted, &rows.iter().map(of).collect::<Vec<_>>(), style))
+    Some(Further {
+        headings: columns.iter().map(|index| COLUMNS[*index].0.to_owned()).collect(),
+        rows: rows.iter().map(told).collect(),
+    })
 }
 
 /// The cells of an arm that has latencies; none of others.
-pub(crate) fn row(arm: &Arm) -> Option<Vec<String>> {
+fn row(arm: &Arm) -> Option<Vec<String>> {
     let latency = Latency::of_arm(arm)?;
     let io_bytes = arm.params.get("io_bytes").and_then(|bytes| bytes.as_f64());
     let request_gib = io_bytes.map(|bytes| bytes / GIB);

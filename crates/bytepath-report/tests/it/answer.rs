@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytepath_report::doubt::{self, Here, Kind};
-use bytepath_report::{Arm, Better, Build, Record, Sample, Unit, Verdict, answer};
+use bytepath_report::{Arm, Better, Build, Record, Sample, Status, Unit, Verdict, answer};
 
 use crate::sample;
 
@@ -74,8 +74,30 @@ fn one_arm_is_ahead_of_nobody() {
     assert_eq!(answer::of(&record), ["write → read took 8.51 s [8.31, 8.62]."]);
 }
 
+#[test]
+fn a_reference_that_failed_is_held_against_nobody() {
+    let mut record = sample::record();
+    for arm in &mut record.arms {
+        (arm.unit, arm.better) = (Unit::Seconds, Better::Lower);
+        (arm.ratio, arm.ratio_ci95, arm.verdict) = (None, None, None);
+    }
+    record.arms.truncate(3);
+    let reference = &mut record.arms[0];
+    (reference.median, reference.ci95) = (None, None);
+    reference.status = Status::Unavailable;
+    let told = " The reference write → read gave no figure. 1 arm could not run.";
+    let ahead = "write → read, again is ahead with 8.54 s [8.34, 8.60].";
+    assert_eq!(answer::of(&record), [format!("{ahead}{told}")]);
+    // One that is left alone is ahead of nobody.
+    record.arms.truncate(2);
+    assert_eq!(
+        answer::of(&record),
+        [format!("write → read, again took 8.54 s [8.34, 8.60].{told}")]
+    );
+}
+
 /// A record whose arms have these values, with a reference that both others are faster than.
-fn rivals(one: [f64; 6], other: [f64; 6]) -> Record {
+fn rivals<const BLOCKS: usize>(one: [f64; BLOCKS], other: [f64; BLOCKS]) -> Record {
     let mut record = sample::record();
     record.arms.truncate(3);
     record.arms[1].name = "other".to_owned();
@@ -105,6 +127,11 @@ fn the_fastest_is_named_only_where_it_is_told_apart_from_the_next() {
     // A little ahead in every block, though the blocks differ by more.
     let told = answer::of(&rivals(one, one.map(|value| value - 0.05)));
     assert!(told[0].starts_with("“one” is fastest with 20.1 GiB/s"), "{told:?}");
+    // However many blocks there are.
+    let many: [f64; 2_001] =
+        std::array::from_fn(|block| 15.0 + block as f64 * 1.618_034 % 1.0 * 6.0);
+    let told = answer::of(&rivals(many, many.map(|value| value - 0.001)));
+    assert!(told[0].starts_with("“one” is fastest with"), "{told:?}");
     // Nothing joins imported samples in blocks.
     let mut record = rivals(one, one.map(|value| value - 0.05));
     record.settings.insert(doubt::IMPORTED.to_owned(), "hyperfine".into());

@@ -139,6 +139,30 @@ fn a_damaged_record_says_what_is_missing() {
 }
 
 #[test]
+fn a_name_that_no_table_can_hold_is_refused_wherever_it_stands() {
+    let refused = |what: &str, change: &dyn Fn(&mut Value)| {
+        let text = changed(|value| {
+            // As many bytes, but not as many characters: this one is harmless.
+            value["experiment"]["name"] = "ä".repeat(15_000).into();
+            change(value);
+        });
+        let wanted =
+            format!("damaged record: {what} has a name of 20001 characters, and 20000 is the most");
+        assert_eq!(refusal(&text), wanted);
+    };
+    let long = "a".repeat(20_001);
+    refused("an arm", &|value| value["arms"][1]["name"] = long.clone().into());
+    refused("a section", &|value| value["arms"][1]["section"] = long.clone().into());
+    for word in ["name", "unit"] {
+        refused("a figure", &|value| {
+            let mut figure = serde_json::json!({ "name": "ports", "unit": "k", "value": 1.0 });
+            figure[word] = long.clone().into();
+            value["arms"][1]["params"]["figures"] = vec![figure].into();
+        });
+    }
+}
+
+#[test]
 fn a_figure_that_is_not_finite_is_refused_by_name() {
     let mut record = sample::record();
     record.arms[2].samples[3].value = f64::INFINITY;

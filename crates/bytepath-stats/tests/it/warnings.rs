@@ -104,6 +104,20 @@ fn two_outliers_are_not_a_mode() {
 }
 
 #[test]
+fn a_mode_of_less_than_a_fifth_is_none_and_is_not_filled_up_from_the_other() {
+    for (few, all) in [(9, 50), (17, 100), (2, 14)] {
+        let samples = |few: u32| -> Vec<f64> {
+            let noise = |at: u32| 1.0 + 0.001 * f64::from(at % 7);
+            (0..all).map(|at| if at < few { 2.0 } else { 3.0 } * noise(at)).collect()
+        };
+        assert_eq!(two_modes(&samples(few)), None, "{few} of {all}");
+        let enough = all.div_ceil(5);
+        let found = two_modes(&samples(enough)).map(|modes| modes.low_samples);
+        assert_eq!(found, Some(enough as usize), "{enough} of {all}");
+    }
+}
+
+#[test]
 fn two_modes_are_seldom_missed() {
     let found = percent(
         10,

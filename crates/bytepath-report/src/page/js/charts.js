@@ -141,8 +141,7 @@ function told(arm) {
   else if (arm.ratio != null) lines.push(`${ratioWithin(arm.ratio, arm.ratio_ci95)} the reference ${ratioInterval(arm.ratio_ci95)}${arm.verdict ? `, ${arm.verdict}` : ""}`);
   if (arm.published != null) lines.push(`published: ${figure(arm.published)} ${arm.unit}, on another machine`);
   if (!arm.touched) lines.push("bytes moved, but never looked at");
-  const flagged = arm.samples.filter((sample) => sample[4] & 1).length;
-  lines.push(`${counted(arm.taken, "sample")}${flagged ? `, ${flagged} of them disturbed` : ""}; exactly ${arm.median}`);
+  lines.push(`${counted(arm.taken, "sample")}${arm.flagged ? `, ${arm.flagged} of them disturbed` : ""}; exactly ${arm.median}`);
   return lines.join("\n");
 }
 

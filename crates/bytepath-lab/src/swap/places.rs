@@ -7,6 +7,7 @@
 //! doubt is refused.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
@@ -79,11 +80,14 @@ fn on_a_disk(devices: &Path, number: &str, layer: u32) -> Result<(), String> {
         false => &folder,
     };
     let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if let Ok(file) = fs::read_to_string(disk.join("loop/backing_file")) {
-        return Err(format!(
-            "it lies on the loop device {name}, which is the file {}",
-            file.trim()
-        ));
+    match fs::read(disk.join("loop/backing_file")) {
+        Ok(file) => {
+            let file = String::from_utf8_lossy(&file);
+            let file = file.trim();
+            return Err(format!("it lies on the loop device {name}, which is the file {file}"));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(untold(error)),
     }
     if ["ram", "zram"].iter().any(|memory| is_numbered(&name, memory)) {
         return Err(format!("it lies on {name}, which is memory"));
@@ -136,7 +140,10 @@ mod tests {
         };
         made("7:0", "loop0", Some(""));
         fs::create_dir(root.path().join("loop0/loop")).expect("made");
-        fs::write(root.path().join("loop0/loop/backing_file"), "/run/a\n").expect("written");
+        // A name need not be text.
+        fs::write(root.path().join("loop0/loop/backing_file"), b"/run/\xff\n").expect("written");
+        made("7:1", "loop1", Some(""));
+        fs::create_dir_all(root.path().join("loop1/loop/backing_file")).expect("made");
         made("9:0", "md0", Some("loop0"));
         made("259:0", "md0/md0p1", None);
         made("8:0", "sda", Some(""));
@@ -144,14 +151,16 @@ mod tests {
         made("259:1", "md1/md1p1", None);
         for number in ["7:0", "9:0", "259:0"] {
             let why = on_a_disk(&devices, number, 0).expect_err("it is a file");
-            assert_eq!(why, "it lies on the loop device loop0, which is the file /run/a");
+            assert_eq!(why, "it lies on the loop device loop0, which is the file /run/\u{fffd}");
         }
         for number in ["8:0", "9:1", "259:1"] {
             assert_eq!(on_a_disk(&devices, number, 0), Ok(()), "{number}");
         }
         fs::remove_dir_all(root.path().join("md1/slaves")).expect("removed");
-        let why = on_a_disk(&devices, "259:1", 0).expect_err("nobody knows");
-        assert!(why.contains("(259:1) is made of is not told"), "{why}");
+        for number in ["7:1", "259:1"] {
+            let why = on_a_disk(&devices, number, 0).expect_err("nobody knows");
+            assert!(why.contains(&format!("({number}) is made of is not told")), "{why}");
+        }
     }
 
     #[test]

@@ -112,10 +112,12 @@ mod tests {
 
     #[test]
     fn memory_is_refused_with_the_remedy_and_nothing_is_left_there() {
-        for place in ["/dev/shm", "/proc", "/no/such"] {
-            let why = fit_one(Some(Path::new(place))).expect_err("that is no disk");
-            assert!(why.contains(place) && why.contains("--dir"), "{why}");
+        let memory = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        for place in [memory.path(), "/proc".as_ref(), "/no/such".as_ref()] {
+            let why = fit_one(Some(place)).expect_err("that is no disk");
+            assert!(why.contains(&*place.to_string_lossy()) && why.contains("--dir"), "{why}");
         }
+        assert_eq!(fs::read_dir(memory.path()).expect("it is there").count(), 0);
     }
 
     /// What a kernel tells of a loop device, of a disk, and of the partitions of what is made of each.

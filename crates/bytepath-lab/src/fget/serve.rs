@@ -148,7 +148,8 @@ impl Service {
         if self.situation == Situation::UringDirectAccept {
             return serve_ring::by_direct_accept(listener, count, store);
         }
-        let accepted = |_| self.situation.placed(listener.accept()?, thread);
+        let each = self.connections.div_ceil(self.threads);
+        let accepted = |_| self.situation.placed(listener.accept()?, thread, each);
         let connections: Vec<OwnedFd> = (0..count).map(accepted).collect::<Result<_, _>>()?;
         match self.situation {
             Situation::Uring => serve_ring::by_ring(&connections, false, store),

@@ -249,7 +249,7 @@ fn by_epoll(connections: &[OwnedFd], store: &Store) -> Result<Served, FgetError>
         events.clear();
         served.calls += 1;
         match epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), Some(&patience)) {
-            Ok(0) => return Err(FgetError::because("the clients say nothing any more")),
+            Ok(0) => return Err(silent()),
             Ok(_) => {}
             Err(Errno::INTR) => continue,
             Err(errno) => return Err(FgetError::of("cannot wait for requests")(errno)),
@@ -283,6 +283,11 @@ fn by_epoll(connections: &[OwnedFd], store: &Store) -> Result<Served, FgetError>
     served.busy_ns = Some(busy_ns);
     served.requests = sessions.iter().map(|session| session.requests).sum();
     Ok(served)
+}
+
+/// Nobody has said anything for as long as `PATIENCE`.
+pub(super) fn silent() -> FgetError {
+    FgetError::because("the clients say nothing any more")
 }
 
 /// Sends all of it; whether the client is still there.

@@ -585,6 +585,27 @@ fn redis_answers_with_what_it_was_given_whatever_takes_its_pages() {
 }
 
 #[test]
+fn a_load_of_redis_ends_when_that_is_wished_and_nothing_is_left() {
+    let Some(yard) = Yard::new() else { return };
+    if !installed("redis-server") {
+        return;
+    }
+    // Nobody waits for the end of that.
+    let words = ["--work", "redis", "--size", "12M", "--limit", "8M", "--time", "1h", "--arms"];
+    let mut command = yard.command(&[&words[..], &["none", "--warm-up", "0s"]].concat());
+    let mut bench = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let pid = Pid::from_child(bench.child());
+    // Its threads are those that load, once it is filled.
+    let task = format!("/proc/{}/task", pid.as_raw_nonzero());
+    until("the load", || entries(Path::new(&task)).len() > 4);
+    // Redis itself is not told.
+    kill_process(pid, Signal::INT).expect("it runs");
+    let done = bench.done();
+    assert!(done.stderr.contains("interrupted before the first block"), "{done:?}");
+    yard.is_clean();
+}
+
+#[test]
 fn mariadb_does_sysbenchs_transactions_whatever_takes_its_pages() {
     let Some(yard) = Yard::new() else { return };
     let all = ["mariadbd", "mariadb-install-db", "mariadb", "sysbench"];

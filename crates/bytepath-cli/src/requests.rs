@@ -1,4 +1,4 @@
-//! `bytepath ask`, `bytepath upstream`, `bytepath keepalive`: the processes of the arms of `bench
+//! `bytepath fetch`, `bytepath upstream`, `bytepath keepalive`: the processes of the arms of `bench
 //! keepalive`; not shown in the help.
 
 use std::io::Write as _;

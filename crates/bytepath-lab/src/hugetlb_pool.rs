@@ -67,8 +67,12 @@ impl Drop for Lent {
     }
 }
 
+/// The pages that the pool has for good, which is what is set. What is read counts also those that others
+/// have on top of them for as long as they use them (surplus pages, by nr_overcommit_hugepages).
 fn pages(pool: &Path) -> Option<u64> {
-    std::fs::read_to_string(pool).ok()?.trim().parse().ok()
+    let told = |path: &Path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let surplus = told(&pool.with_file_name("surplus_hugepages")).unwrap_or(0);
+    Some(told(pool)?.saturating_sub(surplus))
 }
 
 fn set(pool: &Path, pages: u64) -> std::io::Result<()> {
@@ -133,12 +137,28 @@ mod tests {
     use super::*;
 
     fn after(note: &str, now: u64) -> (bool, String) {
-        let pool = tempfile::NamedTempFile::new().expect("a file");
-        set(pool.path(), now).expect("it is written");
+        after_beside(note, now, 0)
+    }
+
+    /// What is told afterwards, where so many of the pages are surplus ones of others.
+    fn after_beside(note: &str, now: u64, surplus: u64) -> (bool, String) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pool = folder.path().join("nr_hugepages");
+        set(&pool, now).expect("it is written");
+        set(&folder.path().join("surplus_hugepages"), surplus).expect("it is written");
         let note = note.replace("BOOT", Machine::this().boot_id());
         let found = Found::read(note.as_bytes()).expect("a note");
-        let left = found.undone_in(pool.path()).is_some();
-        (left, std::fs::read_to_string(pool.path()).expect("it is there"))
+        let left = found.undone_in(&pool).is_some();
+        (left, std::fs::read_to_string(&pool).expect("it is there"))
+    }
+
+    #[test]
+    fn pages_of_others_that_go_with_their_use_do_not_come_to_stay() {
+        let lent = "hugetlb-pool BOOT lent 10 50";
+        assert_eq!(after_beside(lent, 62, 2), (true, "10".into()));
+        let wanted = "hugetlb-pool BOOT wanted 10 50";
+        assert_eq!(after_beside(wanted, 32, 2), (true, "10".into()), "not all came");
+        assert_eq!(after_beside(wanted, 12, 2), (false, "12".into()), "none came");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -31,7 +32,8 @@ pub(crate) fn needed(program: &str, package: &str) -> Result<PathBuf, String> {
 /// What a program says that succeeds; else what it complains about.
 pub(crate) fn said(program: &str, words: &[&OsStr]) -> Result<String, String> {
     let path = found(program).ok_or_else(|| format!("there is no {program} here"))?;
-    let done = Command::new(path).args(words).output();
+    // What sets up and undoes is not ended by what a terminal sends to our group.
+    let done = Command::new(path).args(words).process_group(0).output();
     let done = done.map_err(|error| format!("cannot run {program}: {error}"))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim().to_owned();
     match done.status.success() {

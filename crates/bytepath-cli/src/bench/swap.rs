@@ -151,8 +151,11 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     if let Ok(directory) = &directory {
         settings.others.insert("directory".into(), directory.display().to_string().into());
     }
-    let mut record = measured(swap::DESCRIPTION.recorded(), arms, swap::REFERENCE, &settings)?;
+    let measured = measured(swap::DESCRIPTION.recorded(), arms, swap::REFERENCE, &settings);
+    // What would not go is tried once more, and told also where the run was interrupted.
+    left::undo();
     drop(turn);
+    let mut record = measured?;
     record.notes.extend(swap::beside(&record));
     show(&record, swap::shows(&record).as_deref(), outputs)
 }

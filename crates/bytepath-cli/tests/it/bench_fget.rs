@@ -303,6 +303,39 @@ fn a_service_whose_clients_do_not_keep_to_the_protocol_ends_well() {
     }
 }
 
+#[test]
+fn a_client_that_quits_sees_the_end_and_silent_ones_are_given_up() {
+    use std::io::{Read, Write};
+    let situations =
+        ["shared-table", "uring", "uring-registered", "uring-multishot", "uring-direct-accept"];
+    // All at once: patience takes its time.
+    let served = situations.map(|situation| {
+        let (serve, _out, address) = serving(situation, "2");
+        let connect = || std::net::TcpStream::connect(&address).expect("it listens");
+        (situation, serve, [connect(), connect()])
+    });
+    for (situation, serve, [mut quits, silent]) in served {
+        quits.write_all(b"get k\r\nquit\r\n").expect("sent");
+        let mut answer = String::new();
+        let ended = quits.read_to_string(&mut answer);
+        let done = match ended {
+            // Such a ring cannot be had here.
+            _ if answer.is_empty() => {
+                drop((quits, silent));
+                let done = serve.done();
+                assert!(situation.starts_with("uring") && !done.status.success(), "{done:?}");
+                println!("skipped: {situation}: {}", done.stderr);
+                continue;
+            }
+            ended => {
+                assert!(ended.is_ok() && answer == "END\r\n", "{situation}: {ended:?} {answer}");
+                serve.done()
+            }
+        };
+        done.refused(1, &["the clients say nothing any more"]);
+    }
+}
+
 /// More answers than sockets hold, asked for before any is read: the service neither loses one nor
 /// waits for ever.
 #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use bytepath::shell::quoted;
 use bytepath_report::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -29,8 +30,9 @@ struct Yard {
 
 impl Yard {
     fn new() -> Yard {
-        let folder = || tempfile::tempdir().expect("a folder");
-        Yard { dir: folder(), state: folder() }
+        // Configurations name it, in their own ways.
+        let odd = tempfile::Builder::new().prefix("a \"b\\").tempdir().expect("a folder");
+        Yard { dir: odd, state: tempfile::tempdir().expect("a folder") }
     }
 
     /// A brief run.
@@ -156,7 +158,7 @@ fn an_ordinary_user_measures_too_where_users_may_have_namespaces() {
         fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o777))
             .expect("ours");
     }
-    let (dir, state) = (yard.dir.path().display(), yard.state.path().display());
+    let [dir, state] = [&yard.dir, &yard.state].map(|folder| quoted(folder.path()));
     let arms = "proxy_pass/saturation/unix-kept,http/rate/tcp-new";
     let line = format!(
         "cd {dir} && XDG_STATE_HOME={state} XDG_DATA_HOME={state} {nobody}$bytepath {} --dir {dir} --arms {arms} --json -",
@@ -179,7 +181,7 @@ fn without_the_right_to_a_namespace_the_reason_and_the_remedy_are_told() {
         return println!("skipped: it takes root, and setpriv, to give up a right");
     }
     let yard = Yard::new();
-    let (dir, state) = (yard.dir.path().display(), yard.state.path().display());
+    let [dir, state] = [&yard.dir, &yard.state].map(|folder| quoted(folder.path()));
     let line = format!(
         "XDG_STATE_HOME={state} setpriv --bounding-set -sys_admin --inh-caps -sys_admin $bytepath {} \
          --dir {dir} --arms http/saturation/tcp-new",

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
@@ -12,7 +13,7 @@ use std::time::Duration;
 use bytepath_lab::swap::BACKENDS;
 use bytepath_lab::swap::area::{Area, Wanted};
 use bytepath_report::schema;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -390,6 +391,46 @@ fn a_run_that_is_interrupted_leaves_nothing() {
     }
 }
 
+/// A terminal's signal is for the whole group: it reaches the run while that waits for swapoff.
+#[test]
+fn a_run_that_is_interrupted_while_an_area_goes_off_leaves_nothing() {
+    let Some(yard) = Yard::new() else { return };
+    let tools = tempfile::tempdir().expect("a folder");
+    let [begun, goes_on] = ["begun", "goes-on"].map(|name| tools.path().join(name));
+    let swapoff = tools.path().join("swapoff");
+    let path = std::env::var("PATH").expect("it is set");
+    // The first that goes on is ended by somebody, whatever group it is in.
+    let script = format!(
+        "#!/bin/sh\nPATH={path}:/usr/sbin:/sbin\ntest -e {0} && exec swapoff \"$@\"\n: >{0}\n\
+         until test -e {1}; do sleep 0.01; done\nkill -KILL $$\n",
+        text(&begun),
+        text(&goes_on)
+    );
+    fs::write(&swapoff, script).expect("written");
+    fs::set_permissions(&swapoff, fs::Permissions::from_mode(0o755)).expect("ours");
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut command = yard.small(MANY, &["--arms", "zram-lzo"]);
+        command.env("PATH", format!("{}:{path}", tools.path().display()));
+        let mut bench = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+        until("the end of an area", || {
+            begun.exists() || bench.child().try_wait().is_ok_and(|ended| ended.is_some())
+        });
+        yard.remember();
+        // One that could not run has said why.
+        let _ = kill_process_group(bench.group, signal);
+        fs::write(&goes_on, "").expect("written");
+        let done = bench.done();
+        if !begun.exists() {
+            println!("skipped: {}", done.stderr);
+            return;
+        }
+        yard.is_clean();
+        for file in [&begun, &goes_on] {
+            fs::remove_file(file).expect("it is there");
+        }
+    }
+}
+
 /// Which area the process that panics has, in its environment.
 const PANICS_WITH: &str = "BYTEPATH_TEST_PANICS_WITH";
 
@@ -581,6 +622,27 @@ fn redis_answers_with_what_it_was_given_whatever_takes_its_pages() {
         let out = figure(arm, "in swap").unwrap_or(0.0);
         assert_eq!(out > 1.0, name != "none", "{name}: {out} MiB");
     }
+    yard.is_clean();
+}
+
+#[test]
+fn a_load_of_redis_ends_when_that_is_wished_and_nothing_is_left() {
+    let Some(yard) = Yard::new() else { return };
+    if !installed("redis-server") {
+        return;
+    }
+    // Nobody waits for the end of that.
+    let words = ["--work", "redis", "--size", "12M", "--limit", "8M", "--time", "1h", "--arms"];
+    let mut command = yard.command(&[&words[..], &["none", "--warm-up", "0s"]].concat());
+    let mut bench = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let pid = Pid::from_child(bench.child());
+    // Its threads are those that load, once it is filled.
+    let task = format!("/proc/{}/task", pid.as_raw_nonzero());
+    until("the load", || entries(Path::new(&task)).len() > 4);
+    // Redis itself is not told.
+    kill_process(pid, Signal::INT).expect("it runs");
+    let done = bench.done();
+    assert!(done.stderr.contains("interrupted before the first block"), "{done:?}");
     yard.is_clean();
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bytepath::pages::{PageSize, PagesError, SharedMemory, page_bytes};
+use bytepath::shell::quoted;
 use bytepath_report::numbers;
 
 use super::{Change, Examined, Here, bytes};
@@ -12,6 +13,7 @@ use crate::swap::areas::{self, Active};
 const MM: &str = "sys/kernel/mm";
 /// There where the kernel has it built in, or its module is loaded.
 const ZRAM: &str = "sys/class/zram-control";
+const ZSWAP: &str = "sys/module/zswap/parameters/enabled";
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
 pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
@@ -173,19 +175,26 @@ fn swap(here: &Here<'_>) -> Examined {
     let (foremost, others): (Vec<&Active>, Vec<&Active>) =
         disks.iter().partition(|area| area.priority >= PRIORITY_MAX);
     let lowered =
-        foremost.iter().map(|area| format!("swapoff {0} && swapon {0}", area.path.display()));
+        foremost.iter().map(|area| format!("swapoff {0} && swapon {0}", quoted(&area.path)));
     let highest = others.iter().map(|area| area.priority).max();
     let above = highest.map_or(100, |highest| (highest + 1).max(100));
     let late = zram.iter().filter(|area| highest.is_some_and(|disk| area.priority <= disk));
     let raised =
-        late.map(|area| format!("swapoff {0} && swapon -p {above} {0}", area.path.display()));
+        late.map(|area| format!("swapoff {0} && swapon -p {above} {0}", quoted(&area.path)));
     let settings: Vec<String> = raised.chain(lowered).collect();
     if !zram.is_empty() && !settings.is_empty() {
         let why = "compressed memory (zram) is no sooner used than a disk, which is waited for: its \
                    priority is not the higher one";
         return Examined::poor(name, found, why).by(settings.join(" && "));
     }
-    if disks.iter().any(|area| area.used_bytes > 0) {
+    let used: u64 = disks.iter().map(|area| area.used_bytes).sum();
+    // What zswap holds has its place on the disk too.
+    let held = zswapped_bytes(here);
+    if used > 0 && held >= used / 2 {
+        let why = "zswap holds most of it compressed in memory, before any disk";
+        return Examined::good(name, found, why);
+    }
+    if used > 0 {
         return Examined::poor(
             name,
             found,
@@ -203,6 +212,15 @@ fn swap(here: &Here<'_>) -> Examined {
         false => "compressed memory comes before any disk",
     };
     Examined::good(name, found, why)
+}
+
+/// What zswap holds in memory, compressed; 0 where it is off, or does not tell (before Linux 5.19).
+fn zswapped_bytes(here: &Here<'_>) -> u64 {
+    let is_on = here.text(ZSWAP).is_some_and(|told| told.starts_with('Y'));
+    let told = here.text("proc/meminfo").filter(|_| is_on).unwrap_or_default();
+    let line = told.lines().find_map(|line| line.strip_prefix("Zswapped:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
 }
 
 /// The governors' files, of which there is one for each policy.

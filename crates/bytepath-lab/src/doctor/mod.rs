@@ -513,6 +513,33 @@ mod tests {
     }
 
     #[test]
+    fn names_of_areas_are_quoted_for_a_shell() {
+        let swaps = "Filename Type Size Used Priority\n/mnt/my\\040disk/swap file 9 0 32767\n\
+                     /dev/zram0 partition 9 0 32767\n";
+        let (_root, one) = found("swap", &[("proc/swaps", swaps)], Facts::ordinary());
+        let setting = "swapoff '/mnt/my disk/swap' && swapon '/mnt/my disk/swap'";
+        assert_eq!(one.finding.setting.as_deref(), Some(setting));
+    }
+
+    #[test]
+    fn what_zswap_holds_is_not_waited_for() {
+        let verdict = |zswap: &str, zswapped: &str| {
+            let swaps = "Filename Type Size Used Priority\n/swap file 90000 4096 -2\n";
+            let meminfo = format!("MemTotal: 9 kB\nZswap: 100 kB\nZswapped:       {zswapped} kB\n");
+            let files = [
+                ("proc/swaps", swaps),
+                ("proc/meminfo", &meminfo),
+                ("sys/module/zswap/parameters/enabled", zswap),
+            ];
+            found("swap", &files, Facts::ordinary()).1.finding.verdict
+        };
+        assert_eq!(verdict("Y\n", "4096"), Health::Good);
+        assert_eq!(verdict("Y\n", "1024"), Health::Poor, "most of it is on the disk");
+        assert_eq!(verdict("N\n", "4096"), Health::Poor, "it is off");
+        assert_eq!(verdict("Y\n", "0"), Health::Poor);
+    }
+
+    #[test]
     fn a_pool_that_is_used_up_is_named_by_its_own_file() {
         let mut facts = Facts::ordinary();
         let (page_bytes, total_pages, free_pages) = (1 << 30, 4, 0);

@@ -23,7 +23,7 @@ pub const DESCRIPTION: Description = Description {
                  connection: nanoseconds of the service's CPU per request, over all its threads, \
                  without the clients and the neighbours, which each process has so many of. Then one call on a descriptor of \
                  /dev/null, without a network: nanoseconds of CPU per call. shared-table: threads \
-                 share one table; fd-ranges: their descriptors lie 2048 apart; private-table: each \
+                 share one table; fd-ranges: each one's descriptors lie in a range of its own; private-table: each \
                  thread has a table of its own; processes: one thread each; single-thread: one for \
                  all; uring: a ring a thread, its requests one at a time on each connection; \
                  uring-registered: of files that it keeps; uring-multishot: asked once to receive \

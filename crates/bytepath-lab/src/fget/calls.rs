@@ -154,7 +154,7 @@ fn prepared(job: &Job, thread: usize) -> Result<OwnedFd, FgetError> {
         false => File::open("/dev/null").map(OwnedFd::from),
     };
     let file = file.map_err(|error| FgetError::because(format!("no file to call on: {error}")))?;
-    job.situation.placed(file, thread)
+    job.situation.placed(file, thread, 1)
 }
 
 fn called_for(job: &Job, file: BorrowedFd<'_>, time: Duration) -> Result<u64, rustix::io::Errno> {

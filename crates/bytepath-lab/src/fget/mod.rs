@@ -85,26 +85,29 @@ impl Situation {
         })
     }
 
-    /// The descriptor at the place that the situation gives it: moved to the thread's own range, or
-    /// as it is.
-    fn placed(self, file: OwnedFd, thread: usize) -> Result<OwnedFd, FgetError> {
+    /// The descriptor at the place that the situation gives it: moved to the thread's own range, which
+    /// holds so many, or as it is.
+    fn placed(self, file: OwnedFd, thread: usize, each: usize) -> Result<OwnedFd, FgetError> {
         if self != Situation::FdRanges {
             return Ok(file);
         }
-        let first = RANGE_FIRST + thread as i32 * RANGE_DESCRIPTORS;
+        let range = each.next_multiple_of(LINE_DESCRIPTORS).max(RANGE_DESCRIPTORS);
+        let first = i32::try_from(RANGE_FIRST + thread * range).unwrap_or(i32::MAX);
         rustix::io::fcntl_dupfd_cloexec(file.as_fd(), first).map_err(|errno| match errno {
             Errno::INVAL => FgetError(format!(
-                "no descriptor may be as high as {first}: raise ulimit -n, or take fewer threads"
+                "no descriptor may be as high as {first}: raise ulimit -n, or take fewer threads or \
+                 connections"
             )),
             errno => FgetError::of("cannot move a descriptor (F_DUPFD)")(errno),
         })
     }
 }
 
-/// Each thread's range of descriptors, and where the first begins: whole cache lines of the table
+/// The least range of a thread's descriptors, and where the first begins: whole cache lines of the table
 /// (8 descriptors) and of its bitmaps (512).
-const RANGE_DESCRIPTORS: i32 = 2048;
-const RANGE_FIRST: i32 = 2048;
+const RANGE_DESCRIPTORS: usize = 2048;
+const RANGE_FIRST: usize = 2048;
+const LINE_DESCRIPTORS: usize = 512;
 
 /// What went wrong, with the likely cause.
 #[derive(Debug, thiserror::Error)]
@@ -155,13 +158,15 @@ mod tests {
     fn descriptors_are_moved_into_the_range_of_their_thread() {
         use std::os::fd::AsRawFd;
         raise_descriptor_limit();
-        for thread in 0..2 {
-            let file = std::fs::File::open("/dev/null").expect("it is there");
-            let moved = Situation::FdRanges.placed(file.into(), thread).expect("moved");
-            assert!(moved.as_raw_fd() >= RANGE_FIRST + thread as i32 * RANGE_DESCRIPTORS);
+        let file = || OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there"));
+        // No other's begins before all of a thread's descriptors are in its own.
+        for (each, firsts) in [(1, [2048, 4096]), (2048, [2048, 4096]), (2100, [2048, 4608])] {
+            for (thread, first) in firsts.into_iter().enumerate() {
+                let moved = Situation::FdRanges.placed(file(), thread, each).expect("moved");
+                assert!(moved.as_raw_fd() >= first, "{each}: {moved:?}");
+            }
         }
-        let file = std::fs::File::open("/dev/null").expect("it is there");
-        let refused = Situation::FdRanges.placed(file.into(), 1 << 19).expect_err("too high");
+        let refused = Situation::FdRanges.placed(file(), 1 << 19, 1).expect_err("too high");
         assert!(refused.to_string().contains("ulimit -n"), "{refused}");
     }
 }

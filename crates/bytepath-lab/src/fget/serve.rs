@@ -148,7 +148,8 @@ impl Service {
         if self.situation == Situation::UringDirectAccept {
             return serve_ring::by_direct_accept(listener, count, store);
         }
-        let accepted = |_| self.situation.placed(listener.accept()?, thread);
+        let each = self.connections.div_ceil(self.threads);
+        let accepted = |_| self.situation.placed(listener.accept()?, thread, each);
         let connections: Vec<OwnedFd> = (0..count).map(accepted).collect::<Result<_, _>>()?;
         match self.situation {
             Situation::Uring => serve_ring::by_ring(&connections, false, store),
@@ -248,7 +249,7 @@ fn by_epoll(connections: &[OwnedFd], store: &Store) -> Result<Served, FgetError>
         events.clear();
         served.calls += 1;
         match epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), Some(&patience)) {
-            Ok(0) => return Err(FgetError::because("the clients say nothing any more")),
+            Ok(0) => return Err(silent()),
             Ok(_) => {}
             Err(Errno::INTR) => continue,
             Err(errno) => return Err(FgetError::of("cannot wait for requests")(errno)),
@@ -282,6 +283,11 @@ fn by_epoll(connections: &[OwnedFd], store: &Store) -> Result<Served, FgetError>
     served.busy_ns = Some(busy_ns);
     served.requests = sessions.iter().map(|session| session.requests).sum();
     Ok(served)
+}
+
+/// Nobody has said anything for as long as `PATIENCE`.
+pub(super) fn silent() -> FgetError {
+    FgetError::because("the clients say nothing any more")
 }
 
 /// Sends all of it; whether the client is still there.

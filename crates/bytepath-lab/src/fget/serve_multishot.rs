@@ -2,18 +2,17 @@
 //! that the ring has in store, for as long as there is one.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 use bytepath::pages::Pages;
-use bytepath::ring::{Buffer, Completion, Operation, Request, Ring, Setup, Target};
+use bytepath::ring::{Buffer, Completion, Operation, Request, Ring, Target};
 use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 
 use super::FgetError;
 use super::protocol::{Session, Store};
 use super::serve::{RECEIVE_BYTES, Served};
-use super::serve_ring::{REPLY_BYTES, push, refused};
-
-/// A ring has no room for the receiving and the sending of more connections.
-const CONNECTIONS_MAX: usize = 1 << 14;
+use super::serve_ring::{REPLY_BYTES, TIME, opened, push, refused, wait_until_silent};
 
 /// A client that lets so many bytes of answers wait does not read them.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -21,17 +20,11 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Serves connections that are there.
 pub(super) fn by_multishot(connections: &[OwnedFd], store: &Store) -> Result<Served, FgetError> {
     let count = connections.len();
-    if count > CONNECTIONS_MAX {
-        return Err(FgetError::because(format!(
-            "a ring serves {CONNECTIONS_MAX} connections so, and not {count}: take more threads"
-        )));
-    }
-    let steps = u32::try_from(count * 2).unwrap_or(u32::MAX).max(8);
-    let mut ring = Ring::open(&Setup::with_entries(steps)).map_err(refused)?;
+    let mut ring = opened(count)?;
     let files: Vec<_> = connections.iter().map(AsFd::as_fd).collect();
     let targets = ring.register_files(&files).map_err(refused)?;
     ring.provide(u16::try_from(count).unwrap_or(u16::MAX), RECEIVE_BYTES).map_err(refused)?;
-    serve(&mut ring, targets, store)
+    serve(&mut ring, targets, connections, store)
 }
 
 /// A connection as it stands.
@@ -54,6 +47,7 @@ const SENDS: u64 = 1;
 fn serve<'fd>(
     ring: &mut Ring<'fd>,
     targets: Vec<Target<'fd>>,
+    connections: &[OwnedFd],
     store: &Store,
 ) -> Result<Served, FgetError> {
     let mut clients: Vec<Client<'fd>> = Vec::new();
@@ -74,9 +68,17 @@ fn serve<'fd>(
     }
     let (mut served, mut left) = (Served::default(), clients.len());
     let before = ring.calls();
+    let mut heard = Instant::now();
+    wait_until_silent(ring, heard)?;
     while left > 0 {
         ring.submit_and_wait(1).map_err(FgetError::of("the ring fails"))?;
+        let woken = Instant::now();
         while let Some(done) = ring.take() {
+            if done.token == TIME {
+                wait_until_silent(ring, heard)?;
+                continue;
+            }
+            heard = woken;
             let (number, kind) = (done.token >> 1, done.token & 1);
             let client = &mut clients[number as usize];
             let was_there = client.is_there();
@@ -85,7 +87,11 @@ fn serve<'fd>(
                 _ => client.has_sent(done),
             }
             client.goes_on(number, ring)?;
-            left -= usize::from(was_there && !client.is_there());
+            if was_there && !client.is_there() {
+                left -= 1;
+                // A client may wait for the end; the socket itself stays until all have left.
+                let _ = shutdown(&connections[number as usize], Shutdown::Both);
+            }
         }
     }
     served.calls = ring.calls() - before;

@@ -2,23 +2,27 @@
 //! ready.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 use bytepath::pages::Pages;
 use bytepath::ring::{Buffer, Completion, Operation, Request, Ring, Setup, Target};
 
 use super::FgetError;
 use super::protocol::{Session, Store};
-use super::serve::{Listener, RECEIVE_BYTES, Served};
+use super::serve::{Listener, PATIENCE, RECEIVE_BYTES, Served, silent};
 
-/// Steps that a ring has room for, whatever the connections: it then hands over what it has.
-const ENTRIES_MAX: u32 = 4096;
+/// A ring has no room for the receiving and the sending of more connections, and for time.
+const CONNECTIONS_MAX: usize = (1 << 14) - 1;
 
 /// A connection's buffer: what is received, then what is answered.
 const BUFFER_BYTES: usize = RECEIVE_BYTES + REPLY_BYTES;
 pub(super) const REPLY_BYTES: usize = 64 << 10;
 
-/// Tokens: a connection's number, or this where the listener was asked.
+/// Tokens: a connection's number, or these: where the listener was asked, where time was, and where a
+/// connection was ended.
 const ACCEPTS: u64 = u64::MAX - 1;
+pub(super) const TIME: u64 = u64::MAX - 2;
+const ENDS: u64 = u64::MAX - 3;
 
 /// Serves connections that are there.
 pub(super) fn by_ring(
@@ -56,8 +60,14 @@ pub(super) fn by_direct_accept(
     serve(&mut ring, targets, store)
 }
 
-fn opened<'fd>(connections: usize) -> Result<Ring<'fd>, FgetError> {
-    let steps = u32::try_from(connections * 2).unwrap_or(ENTRIES_MAX).clamp(8, ENTRIES_MAX);
+/// A ring for so many connections.
+pub(super) fn opened<'fd>(connections: usize) -> Result<Ring<'fd>, FgetError> {
+    if connections > CONNECTIONS_MAX {
+        return Err(FgetError::because(format!(
+            "a ring serves {CONNECTIONS_MAX} connections, and not {connections}: take more threads"
+        )));
+    }
+    let steps = (connections as u32 * 2 + 1).max(8);
     Ring::open(&Setup::with_entries(steps)).map_err(refused)
 }
 
@@ -91,18 +101,42 @@ fn serve<'fd>(
     }
     let (mut served, mut left) = (Served::default(), clients.len());
     let before = ring.calls();
+    let mut heard = Instant::now();
+    wait_until_silent(ring, heard)?;
     while left > 0 {
         ring.submit_and_wait(1).map_err(FgetError::of("the ring fails"))?;
+        let woken = Instant::now();
         while let Some(done) = ring.take() {
-            match clients[done.token as usize].goes_on(done, store) {
-                Some(request) => push(ring, request)?,
-                None => left -= 1,
+            match done.token {
+                TIME => wait_until_silent(ring, heard)?,
+                ENDS => {}
+                number => {
+                    heard = woken;
+                    let client = &mut clients[number as usize];
+                    let socket = client.socket;
+                    let next = client.goes_on(done, store);
+                    left -= usize::from(next.is_none());
+                    // A client may wait for the end; the socket itself stays until all have left.
+                    let ends = || Request::new(ENDS, Operation::Shutdown { socket });
+                    push(ring, next.unwrap_or_else(ends))?;
+                }
             }
         }
     }
     served.calls = ring.calls() - before;
     served.requests = clients.iter().map(|client| client.session.requests).sum();
     Ok(served)
+}
+
+/// Has the ring tell when nobody will have been heard for as long as clients are waited for.
+///
+/// # Errors
+/// That is now.
+pub(super) fn wait_until_silent(ring: &mut Ring<'_>, heard: Instant) -> Result<(), FgetError> {
+    match PATIENCE.checked_sub(heard.elapsed()) {
+        Some(left) => push(ring, Request::new(TIME, Operation::Timeout(left))),
+        None => Err(silent()),
+    }
 }
 
 pub(super) fn push<'fd>(ring: &mut Ring<'fd>, request: Request<'fd>) -> Result<(), FgetError> {
@@ -151,5 +185,35 @@ impl<'fd> Client<'fd> {
             }
         }
         (!self.session.over).then(|| self.receive(done.token, buffer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::fget::{raise_descriptor_limit, serve_multishot};
+
+    /// More than a ring has entries for by default; of clients that have left.
+    #[test]
+    fn thousands_of_connections_have_room_in_a_ring_and_more_than_it_holds_are_refused() {
+        raise_descriptor_limit();
+        let ours = |_| UnixStream::pair().map(|(ours, _)| OwnedFd::from(ours));
+        let all: Result<Vec<OwnedFd>, _> = (0..5000).map(ours).collect();
+        let Ok(all) = all else { return println!("skipped: there are no 5,000 descriptors") };
+        let store = Store::default();
+        for served in [
+            by_ring(&all, false, &store),
+            by_ring(&all, true, &store),
+            serve_multishot::by_multishot(&all, &store),
+        ] {
+            match served {
+                Ok(served) => assert_eq!(served.requests, 0),
+                Err(error) => println!("skipped: {error}"),
+            }
+        }
+        let refused = opened(CONNECTIONS_MAX + 1).expect_err("too many");
+        assert!(refused.to_string().contains("take more threads"), "{refused}");
     }
 }

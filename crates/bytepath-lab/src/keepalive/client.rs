@@ -1,5 +1,5 @@
 //! A client that asks as fast as it is answered, or at times that are set beforehand, and clocks every
-//! answer. One thread, by epoll. `bytepath ask` is this.
+//! answer. One thread, by epoll. `bytepath fetch` is this.
 //!
 //! At a rate the clock of a request starts when it was due, whether a connection was free or not: an
 //! upstream that stalls does not keep the requests from being made that would have seen it ("coordinated

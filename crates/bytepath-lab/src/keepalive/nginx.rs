@@ -1,6 +1,7 @@
 //! nginx as a proxy of a sample: with a configuration, a prefix and files of its own, never the
 //! system's.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -47,29 +48,31 @@ impl Proxy {
         up: &Address,
     ) -> io::Result<PathBuf> {
         let path = directory.join("nginx.conf");
-        fs::write(&path, self.configuration(directory, listen, up))?;
+        fs::write(&path, self.configuration(listen, up))?;
         Ok(path)
     }
 
     /// The words that run it.
-    pub(super) fn words(directory: &Path, configuration: &Path) -> [String; 6] {
-        let text = |path: &Path| path.display().to_string();
+    pub(super) fn words(directory: &Path, configuration: &Path) -> [OsString; 6] {
         // Errors before it has read its configuration go to the log that is named here.
-        let log = text(&directory.join(LOG));
-        ["-p".into(), text(directory), "-c".into(), text(configuration), "-e".into(), log]
+        let log = directory.join(LOG).into();
+        ["-p".into(), directory.into(), "-c".into(), configuration.into(), "-e".into(), log]
     }
 
-    fn configuration(&self, directory: &Path, listen: u16, up: &Address) -> String {
-        let directory = directory.display();
+    /// Names of files in it are below the directory that `-p` names.
+    fn configuration(&self, listen: u16, up: &Address) -> String {
         let server = match up {
             Address::Tcp(port) => format!("127.0.0.1:{port}"),
-            Address::Unix(path) => format!("unix:{}", path.display()),
+            Address::Unix(path) => {
+                let path = path.display().to_string().replace('\\', r"\\").replace('"', "\\\"");
+                format!("\"unix:{path}\"")
+            }
         };
         let kept = self.connections == Connections::Kept;
         let keepalive = if kept { format!("keepalive {};", self.keepalive) } else { String::new() };
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .iter()
-            .map(|name| format!("    {name}_temp_path {directory}/{name};\n"))
+            .map(|name| format!("    {name}_temp_path {name};\n"))
             .collect();
         let pass = match (self.protocol, kept) {
             (Protocol::Http, false) => "proxy_pass http://up;",
@@ -80,7 +83,7 @@ impl Proxy {
             (Protocol::Fastcgi, true) => FASTCGI_KEPT,
         };
         format!(
-            "daemon off;\nworker_processes {};\npid {directory}/nginx.pid;\nevents {{ \
+            "daemon off;\nworker_processes {};\npid nginx.pid;\nevents {{ \
              worker_connections 4096; }}\nhttp {{\n    access_log off;\n{temporary}    \
              keepalive_requests 1000000000;\n    upstream up {{ server {server}; {keepalive} }}\n    \
              server {{ listen 127.0.0.1:{listen} backlog=4096; location / {{ {pass} }} }}\n}}\n",
@@ -137,14 +140,13 @@ mod tests {
                     connections,
                     keepalive: 60,
                 };
-                let text = proxy.configuration(Path::new("/d"), 80, &Address::Tcp(90));
+                let text = proxy.configuration(80, &Address::Tcp(90));
                 let kept = connections == Connections::Kept;
                 assert_eq!(text.contains("keepalive 60;"), kept, "{text}");
                 let http = kept && protocol == Protocol::Http;
                 assert_eq!(text.contains("proxy_http_version 1.1"), http, "{text}");
                 let fastcgi = kept && protocol == Protocol::Fastcgi;
                 assert_eq!(text.contains("fastcgi_keep_conn on"), fastcgi, "{text}");
-                assert!(text.contains("pid /d/nginx.pid"), "{text}");
             }
         }
     }

@@ -124,7 +124,7 @@ pub fn run(sample: &Sample, bytepath: &Path) -> Result<StageReport, String> {
     report.map_err(told)
 }
 
-/// An address as `bytepath ask` and `bytepath upstream` take it.
+/// An address as `bytepath fetch` and `bytepath upstream` take it.
 fn address_word(address: &Address) -> String {
     match address {
         Address::Tcp(port) => format!("tcp:{port}"),

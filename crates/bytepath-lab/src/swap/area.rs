@@ -172,7 +172,9 @@ impl On {
     fn ended(&mut self) -> Result<(), String> {
         // What is still there is written no slower than it can be.
         self.throttle = None;
-        self.path.take().map_or(Ok(()), |path| areas::off(&path))
+        self.path.as_deref().map_or(Ok(()), areas::off)?;
+        self.path = None;
+        Ok(())
     }
 }
 

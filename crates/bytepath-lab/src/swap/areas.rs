@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytepath::machine::unescaped;
+use bytepath::shell::quoted;
 
 use crate::tools;
 
@@ -51,17 +52,13 @@ pub(crate) fn named(path: &Path) -> Result<Option<Active>, String> {
 /// Takes an area out of use; one that is not in use is no fault. What it holds comes back to memory
 /// first.
 pub(crate) fn off(path: &Path) -> Result<(), String> {
-    if named(path)?.is_none() {
-        return Ok(());
-    }
-    let Err(why) = tools::said("swapoff", &[path.as_os_str()]) else { return Ok(()) };
-    // Somebody else's swapoff, that of a run which was killed meanwhile say, makes ours fail at once and
-    // takes its time.
-    let until = Instant::now() + OTHERS_TIME_MAX;
+    let mut until = None;
     while let Some(area) = named(path)? {
-        if Instant::now() >= until {
-            let used = area.used_bytes;
-            let path = path.display();
+        let Err(why) = tools::said("swapoff", &[path.as_os_str()]) else { break };
+        // Somebody else's swapoff, that of a run which was killed meanwhile say, makes ours fail at once
+        // and takes its time; and ours may be ended by a signal.
+        if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + OTHERS_TIME_MAX) {
+            let (used, path) = (area.used_bytes, quoted(path));
             return Err(format!("{why}; {used} bytes of it are in use; as root: swapoff {path}"));
         }
         std::thread::sleep(LOOK_EVERY);

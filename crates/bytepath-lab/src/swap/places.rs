@@ -7,6 +7,7 @@
 //! doubt is refused.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
@@ -79,11 +80,14 @@ fn on_a_disk(devices: &Path, number: &str, layer: u32) -> Result<(), String> {
         false => &folder,
     };
     let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if let Ok(file) = fs::read(disk.join("loop/backing_file")) {
-        return Err(format!(
-            "it lies on the loop device {name}, which is the file {}",
-            String::from_utf8_lossy(&file).trim()
-        ));
+    match fs::read(disk.join("loop/backing_file")) {
+        Ok(file) => {
+            let file = String::from_utf8_lossy(&file);
+            let file = file.trim();
+            return Err(format!("it lies on the loop device {name}, which is the file {file}"));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(untold(error)),
     }
     if ["ram", "zram"].iter().any(|memory| is_numbered(&name, memory)) {
         return Err(format!("it lies on {name}, which is memory"));
@@ -108,10 +112,12 @@ mod tests {
 
     #[test]
     fn memory_is_refused_with_the_remedy_and_nothing_is_left_there() {
-        for place in ["/dev/shm", "/proc", "/no/such"] {
-            let why = fit_one(Some(Path::new(place))).expect_err("that is no disk");
-            assert!(why.contains(place) && why.contains("--dir"), "{why}");
+        let memory = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        for place in [memory.path(), "/proc".as_ref(), "/no/such".as_ref()] {
+            let why = fit_one(Some(place)).expect_err("that is no disk");
+            assert!(why.contains(&*place.to_string_lossy()) && why.contains("--dir"), "{why}");
         }
+        assert_eq!(fs::read_dir(memory.path()).expect("it is there").count(), 0);
     }
 
     /// What a kernel tells of a loop device, of a disk, and of the partitions of what is made of each.
@@ -136,8 +142,10 @@ mod tests {
         };
         made("7:0", "loop0", Some(""));
         fs::create_dir(root.path().join("loop0/loop")).expect("made");
-        // A name is bytes, whether they are text or not.
-        fs::write(root.path().join("loop0/loop/backing_file"), b"/run/\xe9\n").expect("written");
+        // A name need not be text.
+        fs::write(root.path().join("loop0/loop/backing_file"), b"/run/\xff\n").expect("written");
+        made("7:1", "loop1", Some(""));
+        fs::create_dir_all(root.path().join("loop1/loop/backing_file")).expect("made");
         made("9:0", "md0", Some("loop0"));
         made("259:0", "md0/md0p1", None);
         made("8:0", "sda", Some(""));
@@ -151,8 +159,10 @@ mod tests {
             assert_eq!(on_a_disk(&devices, number, 0), Ok(()), "{number}");
         }
         fs::remove_dir_all(root.path().join("md1/slaves")).expect("removed");
-        let why = on_a_disk(&devices, "259:1", 0).expect_err("nobody knows");
-        assert!(why.contains("(259:1) is made of is not told"), "{why}");
+        for number in ["7:1", "259:1"] {
+            let why = on_a_disk(&devices, number, 0).expect_err("nobody knows");
+            assert!(why.contains(&format!("({number}) is made of is not told")), "{why}");
+        }
     }
 
     #[test]

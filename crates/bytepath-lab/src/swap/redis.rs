@@ -19,6 +19,8 @@ const VALUE_BYTES: usize = 1024;
 const PIPELINE: u64 = 64;
 /// Of 100 requests so many read.
 const READ_PERCENT: u32 = 90;
+/// Requests between two looks at whether the run is to end.
+const LOOK_EVERY: u64 = 256;
 /// Connections of the load, each with a thread.
 const CONNECTIONS: u32 = 4;
 
@@ -96,6 +98,9 @@ impl Redis {
             histogram.saturating_record(began.elapsed().as_nanos() as u64);
             if Instant::now() >= until {
                 return Ok(histogram);
+            }
+            if histogram.len().is_multiple_of(LOOK_EVERY) && interrupt::wished() {
+                return Err("interrupted".into());
             }
         }
     }

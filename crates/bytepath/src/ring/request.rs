@@ -132,6 +132,11 @@ pub enum Operation<'fd> {
         /// What of the buffer.
         bytes: Range<usize>,
     },
+    /// Ends a connection in both directions, as shutdown(2) does. EINVAL before Linux 5.11.
+    Shutdown {
+        /// The socket.
+        socket: Target<'fd>,
+    },
     /// Takes one connection, which the completion then owns.
     Accept {
         /// The listening socket.

@@ -552,6 +552,24 @@ fn connections_are_accepted_into_the_rings_own_table() {
     });
 }
 
+/// A connection that is shut down has its end while the ring keeps its socket.
+#[test]
+fn a_connection_is_ended_by_the_ring() {
+    use std::io::Read;
+    bounded(|_| {
+        let (mut client, service) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let Some(mut ring) = ring(&Setup::default()) else { return };
+        let socket = Target::Borrowed(service.as_fd());
+        match asked(&mut ring, Request::new(1, Operation::Shutdown { socket })).first {
+            Err(Errno::INVAL) => eprintln!("skipped: Linux 5.11 and later shut down by a ring"),
+            answer => {
+                assert_eq!(answer, Ok(0));
+                assert_eq!(client.read(&mut [0; 4]).expect("the end"), 0);
+            }
+        }
+    });
+}
+
 /// One request receives all that comes, into a store that is used again and again.
 #[test]
 fn one_request_receives_piece_by_piece_until_the_peer_ends_or_the_store_is_empty() {

@@ -206,6 +206,14 @@ impl Maker<'_> {
                 );
                 (entry, Held::Nothing)
             }
+            Operation::Shutdown { socket } => {
+                let entry = self.on(
+                    socket,
+                    |fd| opcode::Shutdown::new(fd, libc::SHUT_RDWR).build(),
+                    |fd| opcode::Shutdown::new(fd, libc::SHUT_RDWR).build(),
+                );
+                (entry, Held::Nothing)
+            }
             Operation::Poll { file, interest } => {
                 let events = u32::from(interest.bits());
                 let entry = self.on(

@@ -260,6 +260,8 @@ fn what_the_group_of_a_replaced_file_may_do_no_other_group_may() {
         ("3001:3060", "640", "", "3001 3001 600"),
         ("3001:3060", "604", "", "3001 3001 600"),
         ("3001:3060", "640", "setfacl -m u:5:rw d/f;", "3001 3001 600"),
+        // The mode says 664 then.
+        ("3001:3060", "604", "setfacl -m u:5:rw d/f;", "3001 3001 600"),
     ] {
         for options in ["", "--resume"] {
             let done = in_folder(&format!(

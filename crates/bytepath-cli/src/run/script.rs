@@ -263,10 +263,15 @@ fn is_of_name(letter: &u8) -> bool {
 }
 
 /// Whether a word in front of a program sets a variable, to every shell.
-pub(super) fn is_assignment(word: &[u8]) -> bool {
+fn is_assignment(word: &[u8]) -> bool {
     let name = word.split(|byte| *byte == b'=').next().unwrap_or_default();
+    name.len() < word.len() && is_variable(name)
+}
+
+/// Whether a variable can have this name.
+pub(super) fn is_variable(name: &[u8]) -> bool {
     let begins = name.first().is_some_and(|first| !first.is_ascii_digit());
-    begins && name.len() < word.len() && name.iter().all(is_of_name)
+    begins && name.iter().all(is_of_name)
 }
 
 /// Whether a word begins as what is set in an array, and may end in the subscript: bash goes on with

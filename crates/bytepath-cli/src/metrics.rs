@@ -211,6 +211,14 @@ pub(crate) fn answers(signals: &[i32]) {
     }
 }
 
+/// The command answers none any more: from now on each ends the job, and that is told. The last that came
+/// before, or 0; none where nobody tells.
+pub(crate) fn answers_no_more() -> Option<usize> {
+    let heeding = HEEDING.get()?;
+    heeding.answered.store(0, SeqCst);
+    Some(heeding.came.load(SeqCst))
+}
+
 type Source = Box<dyn Fn() -> Figures + Send>;
 
 fn start(target: Target, page: Page) -> std::io::Result<()> {

@@ -11,7 +11,9 @@ use std::time::Duration;
 use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::attributes::{Subject, keep_access_list, keep_what_writing_leaves, owner, same_owner};
+use super::attributes::{
+    Subject, group_may, keep_access_list, keep_what_writing_leaves, owner, same_owner,
+};
 use super::pair::Sink;
 use super::passing;
 use super::place::{Directory, Follow, Place, joined, kind, same_file};
@@ -416,7 +418,7 @@ pub(super) fn be_like(
     if !is_given_later && rustix::fs::fstat(open)?.st_gid != stat.st_gid {
         // What the group had is not for another: that one and all others have what both had. Of an access
         // list, nobody whom it names has more.
-        let both = mode >> 3 & mode & 0o7;
+        let both = mode >> 3 & mode & group_may(there).unwrap_or(0o7) & 0o7;
         mode = mode & !0o77 | both << 3 | both;
     }
     match rustix::fs::fchmod(open, Mode::from_raw_mode(mode)) {

@@ -449,6 +449,15 @@ pub(super) fn keep_access_list(source: &Subject<'_>, sink: &Subject<'_>) -> Resu
     }
 }
 
+/// What an access list lets the group itself do, if there is one: the mode says what it lets anybody do but
+/// owner and others.
+pub(super) fn group_may(listed: &Subject<'_>) -> Option<u32> {
+    const GROUP_OBJ: u8 = 4;
+    let list = listed.get(ACCESS_LIST).ok()?;
+    let (entries, _) = list.get(4..)?.as_chunks::<8>();
+    entries.iter().find(|entry| entry[0] == GROUP_OBJ).map(|entry| entry[2].into())
+}
+
 /// Copies the attributes that a file keeps whatever is written to it, as far as they may be set.
 pub(super) fn keep_what_writing_leaves(source: &Subject<'_>, sink: &Subject<'_>) {
     let names = source.list().unwrap_or_default();

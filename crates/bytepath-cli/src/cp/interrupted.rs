@@ -30,7 +30,7 @@ pub(super) struct Interrupts {
     came: Arc<AtomicUsize>,
     /// Whether it is being told how far it came: should nobody read that, the next signal ends it.
     ending: Arc<AtomicBool>,
-    /// Whether all was gone through: each ends it at once, as nobody looks for one any more.
+    /// Whether all was gone through: each ends it at once, as nobody looks for one any more, nor tells of it.
     over: Arc<AtomicBool>,
 }
 
@@ -74,7 +74,11 @@ impl Interrupts {
 
     /// Looks for the last time: all was gone through.
     pub(super) fn heed_last(&self, shared: &Shared<'_>) {
-        self.over.store(true, SeqCst);
+        match crate::metrics::answers_no_more() {
+            // Whoever tells how far the job is ends it by one that comes from now on, and tells that too.
+            Some(came) => _ = self.came.fetch_max(came, SeqCst),
+            None => self.over.store(true, SeqCst),
+        }
         self.heed(shared, Reached::End);
     }
 }
@@ -83,6 +87,7 @@ fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
     // Whoever does not read what is said now does not keep the signal from ending it.
     let _ = std::thread::Builder::new().spawn(move || {
         std::thread::sleep(2 * PATIENCE);
+        crate::metrics::ended_by(signal);
         ending::by_signal(signal);
     });
     shared.tally.stopping.stop();

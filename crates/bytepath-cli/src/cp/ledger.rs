@@ -327,12 +327,12 @@ impl Ledger {
         }
     }
 
-    /// Writes what is to be written at the end.
-    pub(super) fn close(&self, exit: u8) -> anyhow::Result<()> {
-        let Some(kept) = &self.kept else { return Ok(()) };
+    /// Writes what is to be written at the end: the lines, and the document that tells of them too.
+    pub(super) fn close(&self, exit: u8) -> [anyhow::Result<()>; 2] {
+        let Some(kept) = &self.kept else { return [Ok(()), Ok(())] };
         let written = kept.close_lines();
         let exit = exit.max(u8::from(written.is_err()));
-        written.and(kept.write_document(exit))
+        [written, kept.write_document(exit)]
     }
 }
 

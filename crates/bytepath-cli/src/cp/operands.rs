@@ -53,13 +53,13 @@ pub(super) fn begin(settings: &Settings, options: &Options) {
 pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) -> ExitCode {
     let copied = copy_all(settings, options, voice);
     voice.tell_limit();
-    match voice.ledger.close(u8::from(copied.is_err())) {
-        Ok(()) => copied.err().unwrap_or(ExitCode::SUCCESS),
-        Err(error) => {
-            voice.called.say(format_args!("{error:#}"));
-            ExitCode::FAILURE
-        }
+    let written = voice.ledger.close(u8::from(copied.is_err()));
+    let mut code = copied.err();
+    for error in written.into_iter().filter_map(Result::err) {
+        voice.called.say(format_args!("{error:#}"));
+        code = Some(ExitCode::FAILURE);
     }
+    code.unwrap_or(ExitCode::SUCCESS)
 }
 
 /// Copies all operands; how to end where that failed.

@@ -88,7 +88,13 @@ impl Shared<'_> {
         });
         let done = done.and_then(|()| match copy.unnamed {
             None => Ok(()),
-            Some(unnamed) => unnamed.name(&copy.open).map_err(|why| self.not_named(pair, why)),
+            Some(unnamed) => {
+                unnamed.name(&copy.open).map_err(|why| self.not_named(pair, why))?;
+                if sink.replaced && sink.backup.is_none() {
+                    self.say_removed(&pair.sink);
+                }
+                Ok(())
+            }
         });
         let closed = close(copy.open).map_err(|errno| {
             self.voice.failed(format!("failed to close {}", q(&pair.sink.shown)), errno)

@@ -28,8 +28,6 @@ const LOOKED_AT_MAX: usize = 256;
 const KEPT_MAX: usize = 512;
 /// But for those of the beginning.
 pub(super) const FIRST_KEPT: usize = 64;
-/// Who was stopped has run for less than one of so many parts of that time, until it is looked at again.
-const SLIVERS: u32 = 20;
 
 /// A process that takes part.
 #[derive(Debug)]
@@ -197,13 +195,8 @@ impl Family {
         }
     }
 
-    /// All were stopped for so long, as we were, since the last look; unless one of them has run, since then, for
-    /// longer than the rest of the time.
+    /// All were stopped for so long, as we were, since the last look.
     pub(super) fn stood_still(&mut self, time: Duration) {
-        let most = self.looked.elapsed().saturating_sub(time) + time / SLIVERS;
-        if self.members.iter().any(|member| member.alive && member.has_run_for(most)) {
-            return;
-        }
         self.looked += time;
         self.stopped += time;
         let living = self.members.iter_mut().filter(|member| member.alive);
@@ -373,14 +366,6 @@ impl Member {
         Id::of(self.pid) == Some(self.id())
     }
 
-    /// Whether it ran for longer than that since it was last looked at; of several threads, in the mean. Waiting for
-    /// a CPU does not count: who goes on after a stop does so too.
-    fn has_run_for(&self, time: Duration) -> bool {
-        let now = Reading::of(self.pid).filter(|now| now.began == self.now.began);
-        let ran_ns = now.map_or(0, |now| now.run_ns.saturating_sub(self.now.run_ns));
-        Duration::from_nanos(ran_ns / u64::from(self.now.threads.max(1))) > time
-    }
-
     fn take(&mut self, reading: Reading, has_children: bool) {
         if reading.has_ended() {
             self.rested = self.now.has_ended();
@@ -475,33 +460,6 @@ mod tests {
         let counts = family.members.iter().map(|member| (member.id() == id, member.now.run_ns > 0));
         assert_eq!(counts.collect::<Vec<_>>(), [(true, false), (false, true)]);
         assert_eq!(family.member(id).and_then(|member| member.now.moved), moved);
-    }
-
-    #[test]
-    fn where_we_alone_were_stopped_the_others_were_not() {
-        use std::process::{Command, Stdio};
-        let below = Below::noted().expect("/proc tells");
-        let mut family = Family::new(below, PipeSize::new(None), CpuList::default(), None);
-        let stopped = ["while :; do :; done", "read line"].map(|line| {
-            let mut command = Command::new("sh");
-            let mut child = command.args(["-c", line]).stdin(Stdio::piped()).spawn().expect("sh");
-            let pid = Pid::from_child(&child);
-            let member = Member::new(pid, Reading::of(pid).expect("ours"));
-            let (now, long) = (Instant::now(), Duration::from_secs(10));
-            let runs = line.starts_with("while");
-            family.looked = if runs { now } else { now.checked_sub(long).expect("later") };
-            (family.members, family.stopped) = (vec![member], Duration::ZERO);
-            while runs && !family.members[0].has_run_for((now.elapsed() / 8).max(long / 100)) {
-                assert!(now.elapsed() < long * 2, "it runs");
-            }
-            let time = family.looked.elapsed();
-            family.stood_still(time);
-            child.kill().expect("it lives");
-            child.wait().expect("it is ours");
-            (family.stopped, time)
-        });
-        assert_eq!(stopped[0].0, Duration::ZERO);
-        assert_eq!(stopped[1].0, stopped[1].1);
     }
 
     #[test]

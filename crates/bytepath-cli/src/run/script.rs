@@ -133,6 +133,9 @@ const BUILT_IN: &[&str] = &[
 /// What runs lines of its own in the same shell, whichever that is, and so may show its variables.
 const RUNS_LINES: &[&str] = &[".", "eval", "source", "trap"];
 
+/// What runs those also where a function has their name.
+const RUNS_BUILTINS: &[&str] = &["builtin", "command"];
+
 /// What shows bash's own variables, or does what shows them; declare and its like also end with
 /// another code in a pipeline, where they fail.
 const SHOWING: &[&str] = &["builtin", "command", "declare", "export", "readonly", "set", "typeset"];
@@ -263,10 +266,15 @@ fn is_of_name(letter: &u8) -> bool {
 }
 
 /// Whether a word in front of a program sets a variable, to every shell.
-pub(super) fn is_assignment(word: &[u8]) -> bool {
+fn is_assignment(word: &[u8]) -> bool {
     let name = word.split(|byte| *byte == b'=').next().unwrap_or_default();
+    name.len() < word.len() && is_variable(name)
+}
+
+/// Whether a variable can have this name.
+pub(super) fn is_variable(name: &[u8]) -> bool {
     let begins = name.first().is_some_and(|first| !first.is_ascii_digit());
-    begins && name.len() < word.len() && name.iter().all(is_of_name)
+    begins && name.iter().all(is_of_name)
 }
 
 /// Whether a word begins as what is set in an array, and may end in the subscript: bash goes on with
@@ -300,6 +308,8 @@ struct Stage {
     words: Vec<String>,
     /// Where in the text its program stands.
     program: Option<Range<usize>>,
+    /// Whether its program is one of [`RUNS_BUILTINS`], and what that runs may come next.
+    runs_next: bool,
     /// A redirection that still lacks its word.
     redirects: bool,
     /// Whether there was one.
@@ -434,16 +444,21 @@ impl Reader<'_> {
         if opens_subscript(&word) {
             return Err("it may have a subscript that goes on");
         }
-        if self.stage.program.is_none() && !is_assignment(&word) {
-            if word.starts_with(b"%") {
-                return Err("it names a job, where a shell of its own would look for one");
-            }
+        let is_program = self.stage.program.is_none() && !is_assignment(&word);
+        if is_program && word.starts_with(b"%") {
+            return Err("it names a job, where a shell of its own would look for one");
+        }
+        if is_program || self.stage.runs_next {
             let bare: Vec<u8> =
                 word.iter().copied().filter(|byte| !b"'\"\\$".contains(byte)).collect();
             let is_any = |names: &[&str]| names.iter().any(|name| bare == name.as_bytes());
             if is_any(RUNS_LINES) || (self.replaces_itself && is_any(SHOWING)) {
                 return Err("it may show variables that differ in a shell of its own");
             }
+            let is_option = !is_program && bare.starts_with(b"-");
+            self.stage.runs_next = is_option || is_any(RUNS_BUILTINS);
+        }
+        if is_program {
             let end = self.stage.text.len();
             self.stage.program = Some(end - word.len()..end);
         }
@@ -858,6 +873,8 @@ mod tests {
             "x=1 . ./a | b",
             "a | 'source' b",
             "\\trap 'a' EXIT | b",
+            "command eval a | b",
+            "a | x=1 'command' -p -- command . ./b",
         ];
         for line in lines {
             assert_eq!(apart(line, "sh"), None, "{line}");

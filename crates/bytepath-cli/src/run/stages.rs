@@ -199,6 +199,15 @@ impl Stages {
         self.all.iter().filter(|stage| stage.end.is_none()).filter_map(|stage| stage.pid)
     }
 
+    /// Whether all that are still there were stopped, or are, since this was last asked: the kernel tells each
+    /// stop of a child once, also after it went on.
+    pub(super) fn were_stopped(&self) -> bool {
+        let flags = WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG;
+        let told = self.running().filter_map(|pid| waitid(WaitId::Pid(pid), flags).ok());
+        let stopped: Vec<bool> = told.map(|told| told.is_some()).collect();
+        !stopped.is_empty() && !stopped.contains(&false)
+    }
+
     pub(super) fn have_ended(&self) -> bool {
         self.all.iter().all(|stage| stage.end.is_some())
     }
@@ -350,5 +359,55 @@ fn not_found_or(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "command not found".to_owned(),
         _ => word_of(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_were_stopped_where_all_that_are_there_were() {
+        let spawn = |line: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", line]).stdin(Stdio::piped()).spawn().expect("sh")
+        };
+        let mut children = ["exit", "read line", "read line"].map(spawn);
+        let pids = children.each_ref().map(Pid::from_child);
+        let all = pids.map(|pid| Started {
+            text: String::new(),
+            own_words: Vec::new(),
+            redirects: [false; 2],
+            pid: Some(pid),
+            end: None,
+            ended: None,
+            cpu_s: (0.0, 0.0),
+        });
+        let stages = Stages { all: all.into(), said: Vec::new() };
+        let wait =
+            |pid, what| waitid(WaitId::Pid(pid), what | WaitIdOptions::NOWAIT).expect("ours");
+        let stop = |pid| {
+            kill_process(pid, Signal::STOP).expect("it lives");
+            wait(pid, WaitIdOptions::STOPPED);
+        };
+        let go_on = |pid| kill_process(pid, Signal::CONT).expect("it lives");
+        // One that has ended is not there.
+        wait(pids[0], WaitIdOptions::EXITED);
+        let mut told = vec![stages.were_stopped()];
+        stop(pids[1]);
+        told.push(stages.were_stopped());
+        go_on(pids[1]);
+        told.push(stages.were_stopped());
+        pids[1..].iter().for_each(|pid| stop(*pid));
+        pids[1..].iter().for_each(|pid| go_on(*pid));
+        told.extend([stages.were_stopped(), stages.were_stopped()]);
+        pids[1..].iter().for_each(|pid| stop(*pid));
+        go_on(pids[1]);
+        told.push(stages.were_stopped());
+        for child in &mut children {
+            child.kill().expect("ours");
+            child.wait().expect("ours");
+        }
+        assert_eq!(told, [false, false, false, true, false, true]);
     }
 }

@@ -242,8 +242,16 @@ fn words(stage: &RanStage) -> Vec<&str> {
 /// own name.
 fn from_program(stage: &RanStage) -> impl Iterator<Item = &str> {
     let words = words(stage).into_iter();
-    let words = words.skip_while(|word| script::is_assignment(word.as_bytes()));
+    let words = words.skip_while(|word| sets_variable(word));
     words.skip_while(|word| *word == "bytepath")
+}
+
+/// Whether a word in front of a program sets a variable, to some shell: bash adds to one by `+=`, and has arrays.
+fn sets_variable(word: &str) -> bool {
+    let Some((before, _)) = word.split_once('=') else { return false };
+    let name = before.strip_suffix('+').unwrap_or(before);
+    let of_array = name.strip_suffix(']').and_then(|name| name.split_once('['));
+    script::is_variable(of_array.map_or(name, |(name, _)| name).as_bytes())
 }
 
 /// The program's name; that of what it runs, if it only runs another.
@@ -628,7 +636,10 @@ mod tests {
         let cases: &[(&[&str], &str)] = &[
             (&["gzip"], "gzip"),
             (&["A=1", "'gzip'", "-6"], "gzip"),
+            (&["PATH+=:/opt/bin", "gzip", "-6"], "gzip"),
+            (&["a[0]=1", "b[1]+=2", "gzip"], "gzip"),
             (&["./v=1/gzip", "f"], "./v=1/gzip"),
+            (&["1[0]=1", "gzip"], "1[0]=1"),
             (&["nice", "./v=1/gzip", "f"], "./v=1/gzip"),
             (&["nice", "-n", "5", "/bin/gzip"], "/bin/gzip"),
             (&["env", "-u", "A", "B=1", "timeout", "-k1", "9", "gzip"], "gzip"),

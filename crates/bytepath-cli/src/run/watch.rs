@@ -104,7 +104,9 @@ impl Watched {
 
     /// Until now, since the look that was to be; the others may have been stopped with us.
     fn stood_still(&mut self, next_look: Option<Instant>) {
-        if let Some((family, look)) = self.family.as_mut().zip(next_look) {
+        if let Some((family, look)) = self.family.as_mut().zip(next_look)
+            && self.stages.were_stopped()
+        {
             family.stood_still(look.elapsed());
         }
     }
@@ -142,6 +144,8 @@ impl Watched {
 
     /// Looks, and gives the time until the next look.
     fn look(&mut self) -> Duration {
+        // Until now they were without us.
+        self.stages.were_stopped();
         let window = self.look_and_place();
         let rests = self.family.as_ref().is_some_and(|family| family.rested);
         let window = if rests { window.max(RESTING_WINDOW) } else { window };

@@ -358,26 +358,42 @@ fn none(error: std::io::Error) -> std::io::Result<()> {
 
 #[test]
 fn where_nobody_reads_how_far_it_came_one_signal_ends_it_all_the_same() {
-    for options in [&[][..], &["--progress"]] {
+    for options in [&[][..], &["--progress"], &["--fsync", "--metrics=m.prom"]] {
         let folder = tempfile::tempdir().expect("a folder");
         let (pipe, new) = (folder.path().join("fifo"), folder.path().join("new"));
         fifo(&pipe);
         let (_reader, full) = full_pipe();
         let ends = [&pipe, &new].map(|path| path.to_str().expect("a name"));
         let mut command = bytepath(&[&["cp", ends[0], ends[1]], options].concat());
-        let mut cp = spawned(command.stdout(Stdio::null()).stderr(full));
+        let mut cp = spawned(command.current_dir(&folder).stdout(Stdio::null()).stderr(full));
         let _writer = opened(&pipe);
         let pid = Pid::from_child(cp.child());
         until("the handler", || catches(pid, Signal::INT));
         kill_process_group(cp.group, Signal::INT).expect("it is there");
         assert_eq!(signal_of(&cp.done()), Some(Signal::INT.as_raw()), "{options:?}");
+        if options.len() > 1 {
+            tells_its_end(&folder.path().join("m.prom"), Signal::INT);
+        }
     }
+}
+
+#[track_caller]
+fn tells_its_end(page: &Path, signal: Signal) {
+    let page = std::fs::read_to_string(page).expect("it is told");
+    let code = format!("}} {}\n", 128 + signal.as_raw());
+    let told = page.split_inclusive('\n').find(|line| line.contains("job_exit_code{"));
+    assert!(told.is_some_and(|line| line.ends_with(&code)), "{page}");
 }
 
 #[test]
 fn once_all_is_copied_a_signal_ends_it_also_while_nobody_reads_what_it_has_to_say() {
-    let signals = [Signal::INT, Signal::TERM, Signal::HUP];
-    for (signal, option) in signals.into_iter().zip(["-v", "--json=-", "--json-files=-"]) {
+    for (signal, option, metrics) in [
+        (Signal::INT, "-v", None),
+        (Signal::TERM, "--json=-", None),
+        (Signal::HUP, "--json-files=-", None),
+        (Signal::TERM, "-v", Some("m.prom")),
+        (Signal::INT, "-v", Some("unix:m")),
+    ] {
         let folder = tempfile::tempdir().expect("a folder");
         let [old, new] = ["old", "new"].map(|name| folder.path().join(name));
         std::fs::write(&old, "old").expect("a file");
@@ -385,13 +401,23 @@ fn once_all_is_copied_a_signal_ends_it_also_while_nobody_reads_what_it_has_to_sa
         let (_reader, full) = full_pipe();
         // It heeds signals from the beginning, by a thread that is gone when all is copied.
         let mut command = bytepath(&["cp", "--fsync", option, ends[0], ends[1]]);
+        command.current_dir(&folder).args(metrics.map(|target| format!("--metrics={target}")));
         let cp = spawned(command.stdout(full).stderr(Stdio::piped()));
         until("the handler", || catches(cp.group, Signal::HUP));
+        // The job is told of by two.
+        let left = if metrics.is_some() { 3 } else { 1 };
         let tasks = format!("/proc/{}/task", cp.group);
-        until("the end", || std::fs::read_dir(&tasks).is_ok_and(|threads| threads.count() == 1));
+        until("the end", || {
+            let threads = std::fs::read_dir(&tasks).map(Iterator::count);
+            new.exists() && threads.is_ok_and(|threads| threads == left)
+        });
         let done = ended_by(cp, signal);
         assert_eq!(done.stderr, "", "{option}");
         assert_eq!(std::fs::read(&new).expect("a file"), b"old", "{option}");
+        if metrics == Some("m.prom") {
+            tells_its_end(&folder.path().join("m.prom"), signal);
+        }
+        assert!(!folder.path().join("m").exists(), "the socket is left");
     }
 }
 

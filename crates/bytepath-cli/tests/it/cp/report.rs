@@ -176,6 +176,10 @@ fn lines_that_cannot_be_written_take_no_document_along() {
     assert_eq!(done.stderr, format!("cp: {message}\n1\n"));
     assert_eq!((told.files, told.bytes, told.exit), (1, 8 << 20, 1), "{told:?}");
     assert_eq!(told.errors.iter().map(|error| &error.message).collect::<Vec<_>>(), [message]);
+    let done = in_folder("$bytepath cp --json /dev/full --json-files /dev/full large c; echo $?");
+    let second = "cannot write /dev/full: No space left on device (os error 28)";
+    assert_eq!(done.stderr, format!("cp: {message}\ncp: {second}\n"));
+    assert_eq!(done.stdout, "1\n");
     // A reader who left had enough of them.
     let done = in_folder(
         "mkfifo p && exec 8<>p 9>p 8>&- && $bytepath cp --json said --json-files - large c >&9; \

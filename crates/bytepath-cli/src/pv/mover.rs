@@ -305,7 +305,7 @@ impl Work<'_> {
                     // it takes is known before anybody answers signals.
                     self.tally.holds(stranded.len(), stranded.len());
                     self.alone.inspect(|alone| alone.end());
-                    if let Err(ended) = byhand::write_all(sink, &stranded, self.tally) {
+                    if let Err(ended) = byhand::write_all(source, sink, &stranded, self.tally) {
                         break ended;
                     }
                     self.show_way(route, &whole);

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read as _, Seek as _, Write};
+use std::net::UdpSocket;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -16,7 +17,9 @@ use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::bench_devices::Loop;
-use crate::program::{BYTEPATH, Done, bytepath, catches, installed, run, shell, spawned, until};
+use crate::program::{
+    BYTEPATH, Done, HANGS_AFTER, bytepath, catches, installed, run, shell, spawned, until,
+};
 
 /// The program under test by the name of the classic.
 pub(crate) fn ours(words: &[impl AsRef<OsStr>]) -> Command {
@@ -647,6 +650,51 @@ fn a_rate_cuts_no_packet() {
                 let got = fs::read(&out).expect("it");
                 assert!(got == sent, "{words:?} {append} {number}: {} bytes", got.len());
             }
+        }
+    }
+}
+
+/// The messages that so many bytes come as, by UDP.
+fn messages(words: &[&str], source: impl Into<Stdio>, bytes: usize) -> Vec<Vec<u8>> {
+    let socket = || UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let (far, near) = (socket(), socket());
+    near.connect(far.local_addr().expect("it has one")).expect("connected");
+    far.set_read_timeout(Some(HANGS_AFTER)).expect("set");
+    let mut command = ours(words);
+    let program = spawned(command.arg("-q").stdin(source).stdout(OwnedFd::from(near)));
+    drop(command);
+    let (mut got, mut left, mut room) = (Vec::new(), bytes, vec![0; 1 << 16]);
+    while left > 0 {
+        let count = far.recv(&mut room).expect("it comes");
+        got.push(room[..count].to_vec());
+        left = left.saturating_sub(count);
+    }
+    program.done().well();
+    got
+}
+
+#[test]
+fn what_makes_messages_gets_packets_as_they_came_and_of_other_bytes_small_ones() {
+    let folder = folder();
+    let sent: Vec<u8> = (0..100_000_u32).map(|at| at.to_le_bytes()[0]).collect();
+    let file = folder.path().join("sent");
+    fs::write(&file, &sent).expect("written");
+    let ways: [&[&str]; 4] =
+        [&["-L", "1M"], &["-L", "1M", "--route", "read-write"], &["-C", "-L", "1M"], &["-C"]];
+    for words in ways {
+        let got = messages(words, fs::File::open(&file).expect("there"), sent.len());
+        assert!(got.concat() == sent && got.iter().all(|it| it.len() <= 8192), "{words:?}");
+        let some = [words, &["-S", "-s", "100000"]].concat();
+        let got = messages(&some, fs::File::open("/dev/zero").expect("there"), 100_000);
+        assert!(got.concat() == [0; 100_000] && got.iter().all(|it| it.len() <= 8192), "{words:?}");
+    }
+    for words in [&["-L", "20K", "--route", "read-write"][..], &["-C", "-L", "20K"]] {
+        let [pipe, socket, _] = packets();
+        for (reader, send) in [pipe, socket] {
+            sent[..9000].chunks(3000).for_each(&send);
+            drop(send);
+            let got = messages(words, reader, 9000);
+            assert!(got == sent[..9000].chunks(3000).collect::<Vec<_>>(), "{words:?}");
         }
     }
 }

@@ -327,11 +327,13 @@ type Write<'w> = &'w dyn Fn(&Sink<'_>, &[u8]) -> Result<usize, Ended>;
 
 /// The least to be read of it at once, where there is room and nobody asked for less: a source may give
 /// packets, datagrams or events, and what is not taken of one is lost. Those of a pipe are no larger (pipe(2),
-/// O_DIRECT), and only its writer can ask whether it has any.
+/// O_DIRECT), and only its writer can ask whether it has any; those of a device are none of more than 64 KiB,
+/// and it may have no end of bytes.
 fn whole_bytes(source: Kind) -> usize {
     match source {
         Kind::Pipe => PIPE_BUF,
-        Kind::OtherSocket | Kind::CharDevice | Kind::Anonymous => usize::MAX,
+        Kind::OtherSocket => usize::MAX,
+        Kind::CharDevice | Kind::Anonymous => 64 << 10,
         _ => 1,
     }
 }

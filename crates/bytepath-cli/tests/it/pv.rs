@@ -700,6 +700,19 @@ fn what_makes_messages_gets_packets_as_they_came_and_of_other_bytes_small_ones()
 }
 
 #[test]
+fn of_a_source_without_an_end_no_more_is_read_ahead_of_the_rate_than_a_packet() {
+    let folder = folder();
+    let out = folder.path().join("out");
+    let mut command = ours(&["-q", "-C", "-L", "1K", "/dev/urandom"]);
+    let program = spawned(command.stdout(fs::File::create(&out).expect("made")));
+    let bytes = || fs::metadata(&out).expect("there").len();
+    until("something comes", || bytes() > 0);
+    kill_process(program.group, Signal::INT).expect("it runs");
+    program.done();
+    assert!(bytes() <= 64 << 10, "{} bytes", bytes());
+}
+
+#[test]
 fn a_packet_is_read_ahead_as_a_whole_or_not_at_all() {
     let flags = PipeFlags::DIRECT | PipeFlags::CLOEXEC;
     let (reader, writer) = rustix::pipe::pipe_with(flags).expect("a pipe");

@@ -329,7 +329,7 @@ type Write<'w> = &'w dyn Fn(&Sink<'_>, &[u8]) -> Result<usize, Ended>;
 /// packets, datagrams or events, and what is not taken of one is lost. Those of a pipe are no larger (pipe(2),
 /// O_DIRECT), and only its writer can ask whether it has any; those of a device are none of more than 64 KiB,
 /// and it may have no end of bytes.
-fn whole_bytes(source: Kind) -> usize {
+pub(super) fn whole_bytes(source: Kind) -> usize {
     match source {
         Kind::Pipe => PIPE_BUF,
         Kind::OtherSocket => usize::MAX,

@@ -276,11 +276,12 @@ impl Work<'_> {
                 let _ = planning.went(&endless, moved, clock);
                 break self.settle(sink).err().unwrap_or(ended);
             }
-            let mut in_all = allowed(pace, self.live);
-            if let Left::Bytes(bytes) = left {
-                in_all = in_all.min(*bytes);
-            }
+            let left_bytes = if let Left::Bytes(bytes) = left { *bytes } else { u64::MAX };
+            let in_all = allowed(pace, self.live).min(left_bytes);
             let most = planning.most_bytes().min(in_all);
+            // Where another route gives up, a share may still be less than the first packet.
+            let whole_bytes = byhand::whole_bytes(source.endpoint.kind()) as u64;
+            let in_all = in_all.max(most.saturating_add(whole_bytes)).min(left_bytes);
             let job = planning.stretch(&whole, most, in_all);
             let clock = Clock::now();
             let mut transfer = Transfer::new(&job, planning.plan()).meter(&self.tally.meter);

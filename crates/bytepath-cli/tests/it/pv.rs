@@ -700,6 +700,23 @@ fn what_makes_messages_gets_packets_as_they_came_and_of_other_bytes_small_ones()
 }
 
 #[test]
+fn a_share_that_is_less_than_an_event_refuses_none() {
+    use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+    let folder = folder();
+    let events = init(CreateFlags::CLOEXEC).expect("there are some to be had");
+    add_watch(&events, folder.path(), WatchFlags::CREATE).expect("it is there");
+    let names = ["first", "second", "third"].map(|name| format!("{name:x<40}"));
+    for name in &names {
+        fs::write(folder.path().join(name), "").expect("made");
+    }
+    // A header, and a name that is filled up to a multiple of that.
+    let mut command = ours(&["-q", "-L", "500", "-S", "-s", "192"]);
+    let done = run(command.stdin(events)).well();
+    let told: Vec<_> = done.bytes.chunks(64).map(|event| event[16..56].to_vec()).collect();
+    assert!(done.bytes.len() == 192 && told == names.map(String::into_bytes), "{done:?}");
+}
+
+#[test]
 fn of_a_source_without_an_end_no_more_is_read_ahead_of_the_rate_than_a_packet() {
     let folder = folder();
     let out = folder.path().join("out");

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd as _;
 use std::time::Instant;
 
-use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
+use bytepath::{Endpoint, Failed, Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 
@@ -53,6 +53,17 @@ impl Ended {
             errno if reader_left(sink, errno) => Ended::SinkGone,
             errno => Ended::WriteFailed(errno),
         }
+    }
+
+    /// The failure that ended it by hand, if one did.
+    fn failure(&self) -> Option<Failed> {
+        let (side, call, errno) = match *self {
+            Ended::ReadFailed(errno) => (Side::Source, "read", errno),
+            Ended::WriteFailed(errno) => (Side::Sink, "write", errno),
+            Ended::SinkGone => (Side::Sink, "write", Errno::PIPE),
+            Ended::AtEnd | Ended::Told(_) => return None,
+        };
+        Some(Failed::new("read-write", side, call, errno))
     }
 }
 
@@ -271,9 +282,14 @@ impl Work<'_> {
                 let (before, clock) = (self.tally.bytes(), Clock::now());
                 let ended = self.by(&mut hand, source, sink, left, pace);
                 let bytes = self.tally.bytes() - before;
-                let moved = Moved { bytes, route: "read-write", ..Moved::default() };
-                // Nothing goes on by another plan.
-                let _ = planning.went(&endless, moved, clock);
+                match ended.failure() {
+                    Some(failed) => planning.broke_off(&Failed { offset: bytes, ..failed }.into()),
+                    None => {
+                        let moved = Moved { bytes, route: "read-write", ..Moved::default() };
+                        // Nothing goes on by another plan.
+                        let _ = planning.went(&endless, moved, clock);
+                    }
+                }
                 break self.settle(sink).err().unwrap_or(ended);
             }
             let left_bytes = if let Left::Bytes(bytes) = left { *bytes } else { u64::MAX };

@@ -134,8 +134,9 @@ fn transfer(mut error: TransferError, before: u64) -> CopyError {
             let route = declined.last().map(|gave| gave.route);
             CopyError { route, ..CopyError::new(Errno::OPNOTSUPP, text, offset) }
         }
-        TransferError::Cancelled { offset, stranded, .. } => {
-            CopyError { stranded, ..CopyError::new(Errno::CANCELED, text, offset) }
+        TransferError::Cancelled { offset, stranded, route, .. } => {
+            let route = Some(route);
+            CopyError { route, stranded, ..CopyError::new(Errno::CANCELED, text, offset) }
         }
         TransferError::MeterInUse => CopyError::new(Errno::BUSY, text, before),
         TransferError::PipeSize(refusal) => {

@@ -476,6 +476,7 @@ def test_a_peer_that_stops_taking_is_given_up_and_what_it_did_not_take_is_in_the
                 bytepath.copy(near, to, timeout=2, enlarge_pipes=False, **asked)
             error = raised.value
             assert 0 < error.offset < len(given) and error.stranded
+            assert error.route in bytepath.routes()
             near.setblocking(False)
             left = b""
             with suppress(BlockingIOError):

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use std::time::Instant;
 
-use bytepath::fan_out::{About, AfterLoss, Ending, FannedOut, Lost, Queue};
+use bytepath::fan_out::{About, AfterLoss, Ending, FannedOut, Full, Lost, Queue, Waits};
 use bytepath::machine::memory_room;
 use bytepath::{Endpoint, FanOut, Pipes};
 use bytepath_report::numbers;
@@ -229,11 +229,7 @@ impl Tee<'_> {
         if extras.hash.is_some() {
             fan_out = fan_out.read_files();
         }
-        let gone: Vec<_> = outputs.ends().iter().map(|_| AtomicBool::new(false)).collect();
-        let on_loss = |lost: Lost| {
-            gone[lost.sink].store(true, Relaxed);
-            self.lost(outputs, lost, extras.spill.as_deref())
-        };
+        let on_loss = |lost: Lost| self.lost(outputs, lost, extras.spill.as_deref());
         let without_queue = fan_out.clone();
         let work = || match extras.queue {
             None => Ok(fan_out.run(&on_loss)),
@@ -241,22 +237,15 @@ impl Tee<'_> {
                 let memory_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
                 let queue = Queue { memory_bytes, spill: spill.map(AsFd::as_fd) };
                 let said: Vec<_> = outputs.ends().iter().map(|_| AtomicU8::new(0)).collect();
-                let on_full = |place: usize| {
-                    let behind_bytes = lags.bytes(place);
-                    // One that is gone is behind by nothing.
-                    let is_ahead = |other: usize| {
-                        outputs.is_output(other)
-                            && !gone[other].load(Relaxed)
-                            && lags.bytes(other) < behind_bytes
-                    };
-                    let any_is_ahead = (0..gone.len()).any(|it| it != place && is_ahead(it));
+                let on_full = |full: Full| {
                     // Each once, and not that the input waits where others do.
-                    let (waits, rank) = match any_is_ahead {
-                        true => ("the others wait", 2),
-                        false => ("the input waits", 1),
+                    let (waits, rank) = match full.waits {
+                        Waits::Others => ("the others wait", 2),
+                        Waits::Input => ("the input waits", 1),
                     };
-                    if said[place].fetch_max(rank, Relaxed) < rank {
-                        self.full(outputs.name(place), (behind_bytes, bytes), waits);
+                    if said[full.sink].fetch_max(rank, Relaxed) < rank {
+                        let behind_bytes = lags.bytes(full.sink);
+                        self.full(outputs.name(full.sink), (behind_bytes, bytes), waits);
                     }
                 };
                 match fan_out.run_queued(queue, lags, &on_loss, &on_full) {

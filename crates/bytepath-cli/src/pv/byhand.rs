@@ -35,6 +35,10 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Zeros in whole blocks of this size become holes.
 const HOLE_BYTES: usize = 4096;
 
+/// What is sent as one message, of bytes that are no records; and the longest record, of UDP.
+const MESSAGE_BYTES: usize = 8 << 10;
+const DATAGRAM_BYTES_MAX: usize = 65_507;
+
 /// How often what was written is put on the device with --durable.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
@@ -196,15 +200,18 @@ impl<'a> Hand<'a> {
         pace: &mut Pace,
     ) -> Result<(), Ended> {
         let mut rest = chunk;
+        let message_bytes = message_bytes(source, sink, chunk.len());
         while !rest.is_empty() {
             self.tally.holds(rest.len(), self.memory_bytes());
             let now = allowed(pace, self.live);
             let (piece, lines) = if self.counts_lines() {
                 self.cut(rest, left.lines(), now)
             } else {
-                (&rest[..usize::try_from(now).unwrap_or(rest.len()).min(rest.len())], 0)
+                // Nor is a message cut for the rate.
+                let now = usize::try_from(now).unwrap_or(rest.len());
+                (&rest[..now.max(message_bytes.unwrap_or(0)).min(rest.len())], 0)
             };
-            self.write_piece(sink, piece, lines)?;
+            self.write_piece(sink, piece, lines, message_bytes)?;
             pace.used(if self.counts_lines() { lines } else { piece.len() as u64 });
             left.take(piece.len() as u64, lines);
             rest = &rest[piece.len()..];
@@ -237,10 +244,17 @@ impl<'a> Hand<'a> {
     }
 
     /// Writes a piece and counts what the sink took.
-    fn write_piece(&mut self, sink: &Sink<'_>, piece: &[u8], lines: u64) -> Result<(), Ended> {
+    fn write_piece(
+        &mut self,
+        sink: &Sink<'_>,
+        piece: &[u8],
+        lines: u64,
+        message_bytes: Option<usize>,
+    ) -> Result<(), Ended> {
         let (mut rest, mut lines) = (piece, lines);
+        let write = |sink: &Sink<'_>, bytes: &[u8]| write_some(sink, bytes, message_bytes);
         while !rest.is_empty() {
-            let (count, written_lines) = self.write_part(sink, rest, lines, write_some)?;
+            let (count, written_lines) = self.write_part(sink, rest, lines, &write)?;
             (rest, lines) = (&rest[count..], lines - written_lines);
         }
         Ok(())
@@ -252,7 +266,7 @@ impl<'a> Hand<'a> {
         sink: &Sink<'_>,
         piece: &[u8],
         lines: u64,
-        write: Write,
+        write: Write<'_>,
     ) -> Result<(usize, u64), Ended> {
         let (hole, len) = self.next_run(sink, piece);
         let count = match hole {
@@ -309,17 +323,31 @@ impl<'a> Hand<'a> {
 }
 
 /// A way to write, by one call; how many bytes the sink took.
-type Write = fn(&Sink<'_>, &[u8]) -> Result<usize, Ended>;
+type Write<'w> = &'w dyn Fn(&Sink<'_>, &[u8]) -> Result<usize, Ended>;
 
 /// The least to be read of it at once, where there is room and nobody asked for less: a source may give
 /// packets, datagrams or events, and what is not taken of one is lost. Those of a pipe are no larger (pipe(2),
-/// O_DIRECT), and only its writer can ask whether it has any.
-fn whole_bytes(source: Kind) -> usize {
+/// O_DIRECT), and only its writer can ask whether it has any; those of a device are none of more than 64 KiB,
+/// and it may have no end of bytes.
+pub(super) fn whole_bytes(source: Kind) -> usize {
     match source {
         Kind::Pipe => PIPE_BUF,
-        Kind::OtherSocket | Kind::CharDevice | Kind::Anonymous => usize::MAX,
+        Kind::OtherSocket => usize::MAX,
+        Kind::CharDevice | Kind::Anonymous => 64 << 10,
         _ => 1,
     }
+}
+
+/// What is given at most to a sink that makes a message of each write: a record as a whole, and of other bytes
+/// as much as by a plan.
+fn message_bytes(source: &Source<'_>, sink: &Sink<'_>, read: usize) -> Option<usize> {
+    let is_record = match source.endpoint.kind() {
+        Kind::OtherSocket => true,
+        Kind::CharDevice | Kind::Anonymous => read <= DATAGRAM_BYTES_MAX,
+        _ => false,
+    };
+    let most = if is_record { read } else { MESSAGE_BYTES };
+    (sink.endpoint.kind() == Kind::OtherSocket).then_some(most)
 }
 
 /// Waits until something may be moved, and says how much.
@@ -335,9 +363,15 @@ pub(crate) fn allowed(pace: &mut Pace, live: &Live) -> u64 {
 }
 
 /// Writes what a route had taken from its source and not yet written, and what the tally says is held.
-pub(crate) fn write_all(sink: &Sink<'_>, mut bytes: &[u8], tally: &Tally) -> Result<(), Ended> {
+pub(crate) fn write_all(
+    source: &Source<'_>,
+    sink: &Sink<'_>,
+    mut bytes: &[u8],
+    tally: &Tally,
+) -> Result<(), Ended> {
+    let message_bytes = message_bytes(source, sink, bytes.len());
     while !bytes.is_empty() {
-        let count = write_some(sink, bytes)?;
+        let count = write_some(sink, bytes, message_bytes)?;
         tally.wrote(count, 0);
         tally.gave(count);
         bytes = &bytes[count..];
@@ -345,8 +379,9 @@ pub(crate) fn write_all(sink: &Sink<'_>, mut bytes: &[u8], tally: &Tally) -> Res
     Ok(())
 }
 
-/// One write that took something.
-fn write_some(sink: &Sink<'_>, bytes: &[u8]) -> Result<usize, Ended> {
+/// One write that took something, of no more than a message.
+fn write_some(sink: &Sink<'_>, bytes: &[u8], message: Option<usize>) -> Result<usize, Ended> {
+    let bytes = &bytes[..bytes.len().min(message.unwrap_or(usize::MAX))];
     loop {
         match rustix::io::write(&sink.endpoint, bytes) {
             // Nothing was taken and nothing said: a device that is full does so.

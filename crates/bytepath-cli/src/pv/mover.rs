@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd as _;
 use std::time::Instant;
 
-use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
+use bytepath::{Endpoint, Failed, Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 
@@ -53,6 +53,17 @@ impl Ended {
             errno if reader_left(sink, errno) => Ended::SinkGone,
             errno => Ended::WriteFailed(errno),
         }
+    }
+
+    /// The failure that ended it by hand, if one did.
+    fn failure(&self) -> Option<Failed> {
+        let (side, call, errno) = match *self {
+            Ended::ReadFailed(errno) => (Side::Source, "read", errno),
+            Ended::WriteFailed(errno) => (Side::Sink, "write", errno),
+            Ended::SinkGone => (Side::Sink, "write", Errno::PIPE),
+            Ended::AtEnd | Ended::Told(_) => return None,
+        };
+        Some(Failed::new("read-write", side, call, errno))
     }
 }
 
@@ -271,16 +282,22 @@ impl Work<'_> {
                 let (before, clock) = (self.tally.bytes(), Clock::now());
                 let ended = self.by(&mut hand, source, sink, left, pace);
                 let bytes = self.tally.bytes() - before;
-                let moved = Moved { bytes, route: "read-write", ..Moved::default() };
-                // Nothing goes on by another plan.
-                let _ = planning.went(&endless, moved, clock);
+                match ended.failure() {
+                    Some(failed) => planning.broke_off(&Failed { offset: bytes, ..failed }.into()),
+                    None => {
+                        let moved = Moved { bytes, route: "read-write", ..Moved::default() };
+                        // Nothing goes on by another plan.
+                        let _ = planning.went(&endless, moved, clock);
+                    }
+                }
                 break self.settle(sink).err().unwrap_or(ended);
             }
-            let mut in_all = allowed(pace, self.live);
-            if let Left::Bytes(bytes) = left {
-                in_all = in_all.min(*bytes);
-            }
+            let left_bytes = if let Left::Bytes(bytes) = left { *bytes } else { u64::MAX };
+            let in_all = allowed(pace, self.live).min(left_bytes);
             let most = planning.most_bytes().min(in_all);
+            // Where another route gives up, a share may still be less than the first packet.
+            let whole_bytes = byhand::whole_bytes(source.endpoint.kind()) as u64;
+            let in_all = in_all.max(most.saturating_add(whole_bytes)).min(left_bytes);
             let job = planning.stretch(&whole, most, in_all);
             let clock = Clock::now();
             let mut transfer = Transfer::new(&job, planning.plan()).meter(&self.tally.meter);
@@ -305,7 +322,7 @@ impl Work<'_> {
                     // it takes is known before anybody answers signals.
                     self.tally.holds(stranded.len(), stranded.len());
                     self.alone.inspect(|alone| alone.end());
-                    if let Err(ended) = byhand::write_all(sink, &stranded, self.tally) {
+                    if let Err(ended) = byhand::write_all(source, sink, &stranded, self.tally) {
                         break ended;
                     }
                     self.show_way(route, &whole);

@@ -109,6 +109,7 @@ impl Target {
             let _ = std::fs::remove_file(&wish);
             return Ok(Came::Gone);
         }
+        let mut ended = false;
         loop {
             let taken = !wish.exists();
             let text = content(&answer);
@@ -118,12 +119,13 @@ impl Target {
                     text.and_then(|text| serde_json::from_str(str::from_utf8(&text).ok()?).ok());
                 return Ok(Came::Taken(value));
             }
-            // It is no sooner looked for again.
-            if self.ends_within(LOOK) {
+            if ended {
                 let _ = std::fs::remove_file(&wish);
                 return Ok(Came::Gone);
             }
-            if Instant::now() >= until {
+            // It is no sooner looked for again; once it has ended, for what it did before.
+            ended = self.ends_within(LOOK);
+            if !ended && Instant::now() >= until {
                 if kind == QUERY {
                     let _ = std::fs::remove_file(&wish);
                 }

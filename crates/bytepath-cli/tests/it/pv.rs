@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read as _, Seek as _, Write};
+use std::net::UdpSocket;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -16,7 +17,9 @@ use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::bench_devices::Loop;
-use crate::program::{BYTEPATH, Done, bytepath, catches, installed, run, shell, spawned, until};
+use crate::program::{
+    BYTEPATH, Done, HANGS_AFTER, bytepath, catches, installed, run, shell, spawned, until,
+};
 
 /// The program under test by the name of the classic.
 pub(crate) fn ours(words: &[impl AsRef<OsStr>]) -> Command {
@@ -651,6 +654,81 @@ fn a_rate_cuts_no_packet() {
     }
 }
 
+/// The messages that so many bytes come as, by UDP.
+fn messages(words: &[&str], source: impl Into<Stdio>, bytes: usize) -> Vec<Vec<u8>> {
+    let socket = || UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let (far, near) = (socket(), socket());
+    near.connect(far.local_addr().expect("it has one")).expect("connected");
+    far.set_read_timeout(Some(HANGS_AFTER)).expect("set");
+    let mut command = ours(words);
+    let program = spawned(command.arg("-q").stdin(source).stdout(OwnedFd::from(near)));
+    drop(command);
+    let (mut got, mut left, mut room) = (Vec::new(), bytes, vec![0; 1 << 16]);
+    while left > 0 {
+        let count = far.recv(&mut room).expect("it comes");
+        got.push(room[..count].to_vec());
+        left = left.saturating_sub(count);
+    }
+    program.done().well();
+    got
+}
+
+#[test]
+fn what_makes_messages_gets_packets_as_they_came_and_of_other_bytes_small_ones() {
+    let folder = folder();
+    let sent: Vec<u8> = (0..100_000_u32).map(|at| at.to_le_bytes()[0]).collect();
+    let file = folder.path().join("sent");
+    fs::write(&file, &sent).expect("written");
+    let ways: [&[&str]; 4] =
+        [&["-L", "1M"], &["-L", "1M", "--route", "read-write"], &["-C", "-L", "1M"], &["-C"]];
+    for words in ways {
+        let got = messages(words, fs::File::open(&file).expect("there"), sent.len());
+        assert!(got.concat() == sent && got.iter().all(|it| it.len() <= 8192), "{words:?}");
+        let some = [words, &["-S", "-s", "100000"]].concat();
+        let got = messages(&some, fs::File::open("/dev/zero").expect("there"), 100_000);
+        assert!(got.concat() == [0; 100_000] && got.iter().all(|it| it.len() <= 8192), "{words:?}");
+    }
+    for words in [&["-L", "20K", "--route", "read-write"][..], &["-C", "-L", "20K"]] {
+        let [pipe, socket, _] = packets();
+        for (reader, send) in [pipe, socket] {
+            sent[..9000].chunks(3000).for_each(&send);
+            drop(send);
+            let got = messages(words, reader, 9000);
+            assert!(got == sent[..9000].chunks(3000).collect::<Vec<_>>(), "{words:?}");
+        }
+    }
+}
+
+#[test]
+fn a_share_that_is_less_than_an_event_refuses_none() {
+    use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+    let folder = folder();
+    let events = init(CreateFlags::CLOEXEC).expect("there are some to be had");
+    add_watch(&events, folder.path(), WatchFlags::CREATE).expect("it is there");
+    let names = ["first", "second", "third"].map(|name| format!("{name:x<40}"));
+    for name in &names {
+        fs::write(folder.path().join(name), "").expect("made");
+    }
+    // A header, and a name that is filled up to a multiple of that.
+    let mut command = ours(&["-q", "-L", "500", "-S", "-s", "192"]);
+    let done = run(command.stdin(events)).well();
+    let told: Vec<_> = done.bytes.chunks(64).map(|event| event[16..56].to_vec()).collect();
+    assert!(done.bytes.len() == 192 && told == names.map(String::into_bytes), "{done:?}");
+}
+
+#[test]
+fn of_a_source_without_an_end_no_more_is_read_ahead_of_the_rate_than_a_packet() {
+    let folder = folder();
+    let out = folder.path().join("out");
+    let mut command = ours(&["-q", "-C", "-L", "1K", "/dev/urandom"]);
+    let program = spawned(command.stdout(fs::File::create(&out).expect("made")));
+    let bytes = || fs::metadata(&out).expect("there").len();
+    until("something comes", || bytes() > 0);
+    kill_process(program.group, Signal::INT).expect("it runs");
+    program.done();
+    assert!(bytes() <= 64 << 10, "{} bytes", bytes());
+}
+
 #[test]
 fn a_packet_is_read_ahead_as_a_whole_or_not_at_all() {
     let flags = PipeFlags::DIRECT | PipeFlags::CLOEXEC;
@@ -788,18 +866,15 @@ fn a_plan_is_explained_and_a_route_that_cannot_show_the_bytes_is_refused() {
 #[test]
 fn a_plan_is_explained_also_where_the_movement_breaks_off() {
     let folder = folder();
-    for (words, code) in [("pv -q", 16), ("cat", 1)] {
-        let line = format!("exec {BYTEPATH} {words} --explain-plan a >/dev/full");
+    for (words, from, code) in [
+        ("pv -q a", "/a' to ", 16),
+        ("cat a", "/a' to ", 1),
+        ("pv -q -L 1M --route read-write /dev/zero", "/dev/zero' to ", 16),
+    ] {
+        let line = format!("exec {BYTEPATH} {words} --explain-plan >/dev/full");
         let mut command = Command::new("sh");
         let done = run(command.args(["-c", &line]).current_dir(folder.path()));
-        let said = [
-            "/a' to ",
-            ": by rules; ",
-            "1. ",
-            "came: 0 bytes",
-            "broke off",
-            "No space left on device",
-        ];
+        let said = [from, "1. ", "came: 0 bytes", "broke off", "No space left on device"];
         done.refused(code, &said);
     }
 }

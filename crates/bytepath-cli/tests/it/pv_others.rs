@@ -5,6 +5,7 @@ use std::io::{BufRead as _, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -325,6 +326,26 @@ fn nothing_of_another_user_is_waited_for_among_wishes() {
     }
     drop(writer);
     assert!(program.done().status.success());
+}
+
+#[test]
+fn a_wish_that_was_taken_is_not_said_to_be_for_nobody_where_who_took_it_ended_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Whoever has our program's name.
+    let program = folder.path().join("bytepath");
+    fs::copy("/bin/sh", &program).expect("copied");
+    let user = rustix::process::getuid().as_raw();
+    let line = format!(
+        "trap 'rm -f /run/user/{user}/bytepath-pv.$$-* \"$HOME\"/.pv/bytepath-pv.$$-*; exit' USR2; \
+         while :; do sleep 0.01; done"
+    );
+    let mut command = Command::new(&program);
+    command.arg0("sh").args(["-c", &line]).env("HOME", folder.path());
+    let mut taker = spawned(&mut command);
+    let pid = taker.child().id();
+    until("it starts", || takes_wishes(pid));
+    run(ours(&["-R", &pid.to_string(), "-L", "1"]).env("HOME", folder.path())).well();
+    assert!(taker.done().status.success());
 }
 
 #[test]

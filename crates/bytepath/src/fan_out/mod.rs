@@ -79,6 +79,24 @@ pub struct Lost {
     pub about: About,
 }
 
+/// A sink that the queue is full because of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full {
+    /// Its place among the sinks.
+    pub sink: usize,
+    /// Who waits for it.
+    pub waits: Waits,
+}
+
+/// Who waits for a sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// No other sink: the input would else be read further ahead.
+    Input,
+    /// Some other sink as well, which has taken most of what is queued.
+    Others,
+}
+
 /// What was at fault where a sink was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -242,8 +260,8 @@ impl<'a> FanOut<'a> {
     /// The same, but a slow sink may be behind the others, as far as the queue allows. Everything is
     /// read, and each sink written to by a thread of its own; the threads are gone when it returns.
     /// Where `on_loss` wants it to stop, no more is read, and the sinks that are left get what is queued.
-    /// `on_full` is told of each sink that holds the others up, for more than a moment, because the
-    /// queue is full; again and again while that lasts.
+    /// `on_full` is told of each sink because of which the queue is full for more than a moment, where it
+    /// holds others up or nothing moves; again and again while that lasts.
     ///
     /// # Errors
     /// The process is out of descriptors, or may have no thread for each sink (EAGAIN), or `lags` is not
@@ -254,7 +272,7 @@ impl<'a> FanOut<'a> {
         queue: Queue<'_>,
         lags: &Lags,
         on_loss: OnLoss<'_>,
-        on_full: &(dyn Fn(usize) + Sync),
+        on_full: &(dyn Fn(Full) + Sync),
     ) -> std::io::Result<FannedOut> {
         if lags.sinks() != self.sinks.len() {
             let (told, there) = (lags.sinks(), self.sinks.len());

@@ -219,6 +219,11 @@ impl<'a> Pieces<'a> {
         self.taken.iter().enumerate().filter(move |(_, taken)| last(taken)).map(|(sink, _)| sink)
     }
 
+    /// Whether a sink has taken most of what some other has not.
+    pub(super) fn has_taken_most(&self, sink: usize) -> bool {
+        self.taken[sink].is_some_and(|taken| (taken - self.gone) * 2 > self.pieces.len() as u64)
+    }
+
     pub(super) fn is_live(&self, sink: usize) -> bool {
         self.taken[sink].is_some()
     }
@@ -326,6 +331,24 @@ mod tests {
         assert!(!pieces.fits(200) && pieces.next(0).is_none());
         pieces.took(1);
         assert!(pieces.fits(200) && pieces.next(1).is_none());
+    }
+
+    #[test]
+    fn only_who_has_taken_most_of_a_queue_is_held_up_by_who_has_not() {
+        let mut pieces = pieces(10_000, None);
+        assert!((0..6).all(|byte| pieces.keep(&[byte; 700])));
+        let is_held_up = |pieces: &Pieces<'_>| pieces.has_taken_most(0);
+        for taken in 1..=6 {
+            pieces.took(0);
+            assert_eq!(is_held_up(&pieces), taken > 3);
+            assert!(!pieces.has_taken_most(1));
+        }
+        (0..5).for_each(|_| pieces.took(1));
+        assert!(is_held_up(&pieces), "one piece, which it has");
+        pieces.took(1);
+        assert!(!is_held_up(&pieces), "nobody has less");
+        pieces.lost(0);
+        assert!(pieces.keep(&[7; 700]) && !is_held_up(&pieces));
     }
 
     #[test]

@@ -13,7 +13,9 @@ use super::lockstep::{BUFFER_BYTES, grow_pipes};
 use super::queue::{Piece, Pieces, Queue, read_all_at};
 use super::sink::{Cancels, Sink, Way};
 use super::taking::wait_for_source;
-use super::{About, AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Readers};
+use super::{
+    About, AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Full, Lost, OnLoss, Readers, Waits,
+};
 use crate::endpoint::{Blocking, Endpoint, Kind};
 use crate::meter::Meter;
 use crate::pages::AlignedBuffer;
@@ -21,6 +23,9 @@ use crate::wait::Cancel;
 
 /// A queue that is full for less is nothing to tell of.
 const LASTS: Duration = Duration::from_millis(200);
+
+/// Nor is it that one of several is behind by a queue for less: equal ones are, by turns.
+const HELD_UP: Duration = Duration::from_secs(1);
 
 /// How far each sink is, readable meanwhile.
 #[derive(Debug, Default)]
@@ -60,7 +65,7 @@ pub(super) struct Queued<'a> {
     job: &'a FanOut<'a>,
     queue: Queue<'a>,
     on_loss: OnLoss<'a>,
-    on_full: &'a (dyn Fn(usize) + Sync),
+    on_full: &'a (dyn Fn(Full) + Sync),
     lags: &'a Lags,
     meter: &'a Meter,
     pieces: Mutex<State<'a>>,
@@ -92,7 +97,7 @@ impl<'a> Queued<'a> {
         (queue, lags): (Queue<'a>, &'a Lags),
         meter: &'a Meter,
         on_loss: OnLoss<'a>,
-        on_full: &'a (dyn Fn(usize) + Sync),
+        on_full: &'a (dyn Fn(Full) + Sync),
         (enough, stop): (Cancel, Cancel),
     ) -> Self {
         let sinks = job.sinks.len();
@@ -192,7 +197,7 @@ impl<'a> Queued<'a> {
     /// Puts what the source gives into the queue, until it ends.
     fn feed(&self, bytes: &mut u64, plan: &mut FanOutPlan) -> Ending {
         let mut buffer = AlignedBuffer::new(BUFFER_BYTES);
-        let mut full_since = None;
+        let mut held_up_since = None;
         loop {
             let piece = match self.read(&mut buffer) {
                 Ok(count) => &buffer[..count],
@@ -210,7 +215,7 @@ impl<'a> Queued<'a> {
             *bytes += count;
             self.meter.moved(count);
             self.lags.came.store(*bytes, Relaxed);
-            if let Err(ending) = self.put(piece, &mut full_since) {
+            if let Err(ending) = self.put(piece, &mut held_up_since) {
                 return ending;
             }
         }
@@ -247,8 +252,9 @@ impl<'a> Queued<'a> {
         }
     }
 
-    /// Puts a piece into the queue, once there is room; no piece has found any at once since then.
-    fn put(&self, piece: &[u8], full_since: &mut Option<Instant>) -> Result<(), Ending> {
+    /// Puts a piece into the queue, once there is room; no piece has found any at once since then, and a
+    /// sink is held up.
+    fn put(&self, piece: &[u8], held_up_since: &mut Option<Instant>) -> Result<(), Ending> {
         let mut state = self.lock();
         let mut was_full = false;
         // Memory that the system does not give is as good as a queue that is full.
@@ -274,18 +280,25 @@ impl<'a> Queued<'a> {
                 state.pieces.not_written(place);
             }
             was_full = true;
-            // Who takes a piece now and then wakes this, and holds the others up all the same.
-            let left = LASTS.saturating_sub(full_since.get_or_insert_with(Instant::now).elapsed());
-            if left.is_zero() {
-                *full_since = None;
-                state = self.tell_of_slowest(state);
+            // Who takes a piece now and then wakes this, and holds the others up all the same; that the
+            // input is faster than all of them is nothing to tell of.
+            let is_held_up = self.any_is_held_up(&state);
+            *held_up_since = is_held_up.then(|| held_up_since.unwrap_or_else(Instant::now));
+            let is_told = if held_up_since.is_some_and(|since| since.elapsed() >= HELD_UP) {
+                true
             } else {
-                let waited = self.room.wait_timeout(state, left);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                let waited = self.room.wait_timeout(state, LASTS);
+                let (still, time) = waited.unwrap_or_else(PoisonError::into_inner);
+                state = still;
+                time.timed_out() && !self.is_cancelled()
+            };
+            if is_told {
+                *held_up_since = None;
+                state = self.tell_of_slowest(state);
             }
         }
         if !was_full {
-            *full_since = None;
+            *held_up_since = None;
         }
         self.more.notify_all();
         Ok(())
@@ -296,11 +309,19 @@ impl<'a> Queued<'a> {
         self.job.sinks.iter().flatten().any(|sink| sink.kind() == Kind::OtherSocket)
     }
 
+    /// Whether a sink that counts has next to nothing to take until the slowest has taken more.
+    fn any_is_held_up(&self, state: &State<'_>) -> bool {
+        let counted = self.job.sinks[..self.job.counted()].iter().enumerate();
+        let mut far = counted.filter(|(sink, _)| state.pieces.has_taken_most(*sink));
+        far.any(|(_, end)| Sink::written(end.as_ref()).way != Way::Drop)
+    }
+
     fn tell_of_slowest<'s>(
         &'s self,
         state: MutexGuard<'s, State<'a>>,
     ) -> MutexGuard<'s, State<'a>> {
-        let slowest: Vec<_> = state.pieces.slowest().collect();
+        let waits = if self.any_is_held_up(&state) { Waits::Others } else { Waits::Input };
+        let slowest: Vec<_> = state.pieces.slowest().map(|sink| Full { sink, waits }).collect();
         // Whoever is told may take its time.
         drop(state);
         slowest.into_iter().for_each(self.on_full);

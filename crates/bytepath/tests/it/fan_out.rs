@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use bytepath::fan_out::{AfterLoss, Ending, FanOutPlan, FannedOut, Lags, Lost, Queue};
+use bytepath::fan_out::{AfterLoss, Ending, FanOutPlan, FannedOut, Full, Lags, Lost, Queue, Waits};
 use bytepath::{Cancel, Endpoint, FanOut, Meter};
 use proptest::prelude::*;
 use rustix::io::Errno;
@@ -503,7 +503,9 @@ fn a_sink_that_takes_a_little_now_and_then_is_told_of_as_one_that_holds_the_othe
         let mut source = tempfile::tempfile().expect("a file");
         source.write_all(&wanted).and_then(|()| source.rewind()).expect("written");
         let source = Endpoint::source(source.as_fd()).expect("a source");
-        let ends = [Endpoint::sink(writer.as_fd()).ok()];
+        let mut other = tempfile::tempfile().expect("a file");
+        let kept = other.try_clone().expect("a second");
+        let ends = [Endpoint::sink(writer.as_fd()).ok(), Endpoint::sink(kept.as_fd()).ok()];
         let is_told = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let reads = scope.spawn(|| {
@@ -518,11 +520,16 @@ fn a_sink_that_takes_a_little_now_and_then_is_told_of_as_one_that_holds_the_othe
                 all
             });
             let queue = Queue { memory_bytes: 1 << 20, spill: None };
-            let on_full = |_| is_told.store(true, Relaxed);
+            let on_full = |full| {
+                is_told.fetch_or(full == Full { sink: 0, waits: Waits::Others }, Relaxed);
+            };
             let fan_out = FanOut::new(&source, &ends).leave_pipes();
-            fan_out.run_queued(queue, &Lags::of(1), &go_on, &on_full).expect("a thread");
+            fan_out.run_queued(queue, &Lags::of(2), &go_on, &on_full).expect("threads");
             assert!(reads.join().expect("it reads") == wanted);
         });
+        let mut got = Vec::new();
+        other.rewind().and_then(|()| other.read_to_end(&mut got)).expect("it can be read");
+        assert!(got == wanted);
         assert!(is_told.into_inner());
     });
 }

@@ -137,8 +137,12 @@ impl Hand<'_> {
                     false
                 }
                 Share::Now(most) => {
-                    let write = if reads && may_poll { write_now } else { write_some };
-                    match self.give(&mut held, sink, left, pace, (most, write)) {
+                    let sleeps = !(reads && may_poll);
+                    let write = |sink: &Sink<'_>, bytes: &[u8]| match sleeps {
+                        true => write_some(sink, bytes, None),
+                        false => write_now(sink, bytes),
+                    };
+                    match self.give(&mut held, sink, left, pace, (most, &write)) {
                         Ok(true) => false,
                         Ok(false) => {
                             let out = (&sink.endpoint, PollFlags::OUT);
@@ -180,7 +184,7 @@ impl Hand<'_> {
         sink: &Sink<'_>,
         left: &mut Left,
         pace: &mut Pace,
-        (most, write): (u64, Write),
+        (most, write): (u64, Write<'_>),
     ) -> Result<bool, Ended> {
         let front = held.front();
         let (piece, lines) = match self.counts_lines() {

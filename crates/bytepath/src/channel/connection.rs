@@ -495,9 +495,10 @@ impl Connection {
         self.hear_by(RecvFlags::empty(), until, patience)
     }
 
-    /// Likewise, but where there is no room for what comes with the packet it comes again.
+    /// Likewise, but where there is no room for what comes with the packet it comes again. By one thread at a
+    /// time: the packet is looked at, and then taken.
     pub(super) fn hear_if_kept(
-        &self,
+        &mut self,
         until: Instant,
         patience: Duration,
     ) -> Result<(Vec<u8>, Vec<OwnedFd>), ChannelError> {

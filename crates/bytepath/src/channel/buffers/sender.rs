@@ -193,6 +193,10 @@ impl BufferSender {
     pub fn watch_buffers(&mut self) -> Result<bool, ChannelError> {
         self.stop_watching()?;
         self.watching = self.depot.lie_down();
+        // A receiver that had left before this end lay down has woken nobody.
+        if self.watching && self.messages.link.has_left() {
+            self.stop_watching()?;
+        }
         Ok(!self.watching)
     }
 

@@ -1,7 +1,7 @@
 //! Messages with buffers: read where they were written, given back in any order, by ends that may not be
 //! there yet, or any more.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bytepath::channel::{
     Borrowed, BufferReceiver, BufferSender, Buffers, ChannelError, Connection, Draft, Setup,
@@ -367,6 +367,28 @@ fn a_receiver_that_wants_no_more_is_told_of_while_waiting_for_memory() {
         let error = sender.try_lend(MOST).map(drop).expect_err("nothing comes back any more");
         assert!(matches!(error, ChannelError::Closed { .. }), "{error}");
     });
+}
+
+#[test]
+fn a_sender_that_waits_for_memory_is_woken_when_its_receiver_goes_whoever_else_has_its_socket() {
+    // The second has not taken the words that tell of memory yet.
+    for takes in [true, false] {
+        let (mut sender, there) = sender();
+        let _copy = there.as_fd().try_clone_to_owned().expect("a copy");
+        let mut receiver = there.buffer_receiver(&small()).expect("a receiver");
+        assert!(send(&mut sender, b"all", &[MOST]));
+        let kept = takes.then(|| received(&mut receiver).1);
+        sender.look().expect("it is there");
+        assert!(sender.try_lend(MOST).expect("it may come back").is_none());
+        assert!(!sender.watch_buffers().expect("an answer") && !readable(&sender));
+        drop(receiver);
+        assert!(readable(&sender));
+        // Who lies down again has taken what woke it.
+        assert!(sender.watch_buffers().expect("an answer"));
+        let error = sender.try_lend(MOST).map(drop).expect_err("nothing comes back any more");
+        assert!(matches!(error, ChannelError::Closed { .. }), "{error}");
+        drop(kept);
+    }
 }
 
 #[test]

@@ -392,6 +392,41 @@ fn a_sender_that_waits_for_memory_is_woken_when_its_receiver_goes_whoever_else_h
 }
 
 #[test]
+fn a_receiver_that_is_killed_with_a_buffer_never_gives_it_back_and_one_that_was_dropped_may() {
+    bounded(|_| {
+        let (mut sender, there) = sender();
+        assert!(send(&mut sender, b"kept", &[5000]));
+        let mut there = Some(there);
+        let status = forked(move || {
+            let there = there.take().expect("it is here");
+            let mut receiver = there.buffer_receiver(&small()).expect("a receiver");
+            let kept = received(&mut receiver).1;
+            // It ends without a word.
+            std::mem::forget((receiver, kept));
+        });
+        assert_eq!(status.exit_status(), Some(0));
+        let answer = loop {
+            match sender.is_taken() {
+                Ok(false) => std::thread::yield_now(),
+                answer => break answer,
+            }
+        };
+        assert!(matches!(answer, Err(ChannelError::Gone { .. })), "{answer:?}");
+
+        let (mut sender, mut receiver) = pair();
+        assert!(send(&mut sender, b"kept", &[5000]));
+        let kept = received(&mut receiver).1;
+        drop(receiver);
+        // By now its socket is seen to be closed.
+        while !matches!(sender.look(), Err(ChannelError::Closed { .. })) {}
+        assert!(!sender.is_taken().expect("it may come back"));
+        assert_holds(&kept[0], 5000);
+        drop(kept);
+        assert!(sender.is_taken().expect("all came back"));
+    });
+}
+
+#[test]
 #[should_panic(expected = "a buffer is sent by who lent it")]
 fn what_another_sender_lent_is_not_sent() {
     let (mut one, mut other) = (sender(), sender());

@@ -117,7 +117,8 @@ impl Connection {
                 Ok(_) => return Err(ChannelError::Stray("it does not say who it is")),
                 Err(Errno::AGAIN) if Instant::now() < until => self.wait_readable(until)?,
                 Err(Errno::AGAIN) => return Err(ChannelError::Silent(setup.patience)),
-                Err(Errno::INTR) => {}
+                // Where the other end went without having read all, that is told once, before what it said.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
                 Err(errno) => return Err(failed(errno)),
             }
         };

@@ -235,6 +235,31 @@ fn more_buffers_than_a_socket_holds_wait_for_each_other() {
     });
 }
 
+#[test]
+fn an_end_that_hangs_up_before_it_has_read_who_greets_it_has_hung_up() {
+    bounded(|_| {
+        for is_owner in [true, false] {
+            let (here, there) = Connection::pair().expect("a pair");
+            let socket = OwnedFd::from(there);
+            let mut hello = b"bytepath".to_vec();
+            hello.extend([2, 0, 2, 0, if is_owner { 2 } else { 1 }, 8, 0, 0, 0, 0, 0, 0]);
+            say(&socket, &hello);
+            let all = (hello.len() + b"here".len()) as u64;
+            let other = std::thread::spawn(move || {
+                while rustix::io::ioctl_fionread(&socket).expect("an answer") < all {
+                    std::thread::yield_now();
+                }
+            });
+            let met = match is_owner {
+                true => here.memory_owner(&small()).map(drop),
+                false => here.memory_visitor(&small()).map(drop),
+            };
+            assert!(matches!(met, Err(ChannelError::HungUp)), "{met:?}");
+            other.join().expect("no panic");
+        }
+    });
+}
+
 /// A visitor of a liar: what is said next is what the visitor hears.
 fn lied_to() -> (OwnedFd, MemoryVisitor) {
     let (here, there) = Connection::pair().expect("a pair");

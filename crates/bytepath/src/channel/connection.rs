@@ -559,6 +559,11 @@ impl Connection {
         self.poll(PollFlags::OUT, None)
     }
 
+    /// Waits until there is room for a packet, or one to be heard.
+    pub(super) fn wait_any(&self) -> Result<(), ChannelError> {
+        self.poll(PollFlags::IN | PollFlags::OUT, None)
+    }
+
     fn poll(&self, interest: PollFlags, most: Option<Timespec>) -> Result<(), ChannelError> {
         let mut fds = [PollFd::from_borrowed_fd(self.socket.as_fd(), interest)];
         match rustix::event::poll(&mut fds, most.as_ref()) {

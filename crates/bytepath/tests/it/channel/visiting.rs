@@ -236,6 +236,35 @@ fn more_buffers_than_a_socket_holds_wait_for_each_other() {
 }
 
 #[test]
+fn more_buffers_than_a_socket_holds_are_shown_before_any_is_taken_back() {
+    bounded(|_| {
+        let (mut owner, mut visitor) = pair();
+        const BUFFERS: usize = 3000;
+        let visits = std::thread::spawn(move || {
+            let mut bytes = 0;
+            while let Some(visit) = visitor.visit().expect("an owner") {
+                bytes += visit.len();
+                let done = visit.len() / 2;
+                visit.done(done).expect("an owner");
+            }
+            bytes
+        });
+        let wanted = |number: usize| vec![number as u8; 8];
+        for number in 0..BUFFERS {
+            owner.show(wanted(number), number % 8, ShownTo::BeFilled).expect("shown");
+        }
+        for number in 0..BUFFERS {
+            let taken = owner.take_back().expect("a visitor").expect("one is shown");
+            assert_eq!(taken, (wanted(number), number % 8 / 2));
+        }
+        assert_eq!(owner.shown(), 0);
+        owner.finish().expect("a visitor");
+        let bytes = (0..BUFFERS).map(|number| number as u64 % 8).sum::<u64>();
+        assert_eq!(visits.join().expect("no panic"), bytes);
+    });
+}
+
+#[test]
 fn an_end_that_hangs_up_before_it_has_read_who_greets_it_has_hung_up() {
     bounded(|_| {
         for is_owner in [true, false] {

@@ -178,6 +178,7 @@ impl Audience {
             }
         }
         // First, so that there is room for others.
+        self.dismiss_those_who_left();
         self.turn_away_the_silent();
         self.accept();
         self.look_at = coarse_now_ns() + LOOK_NS;
@@ -196,6 +197,17 @@ impl Audience {
             };
             if self.greet(connection).is_err() {
                 self.counts.refused += 1;
+            }
+        }
+    }
+
+    /// Another process may still hold the socket of one that has said so.
+    fn dismiss_those_who_left(&mut self) {
+        let mut index = 0;
+        while let Some(member) = self.members.get(index) {
+            match member.link.has_left() {
+                true => self.dismiss(index),
+                false => index += 1,
             }
         }
     }

@@ -19,6 +19,10 @@ use super::setup::Setup;
 use crate::meter::{Meter, Reading};
 use crate::pages::{MappedMemory, SharedMemory};
 
+/// Receivers are waited for so long at once, at the most: with longer times epoll_wait(2), which counts in
+/// milliseconds, gives way to epoll_pwait2(2), which is of Linux 5.11.
+const ATTENDED_AT_ONCE_MAX: Duration = Duration::from_secs(86_400);
+
 /// The end of a queue that messages go into, for all who have joined: each is a
 /// [`MessageReceiver`](super::MessageReceiver), made of a [`Connection`] to the sender's address, and
 /// gets every message that is sent from then on.
@@ -132,7 +136,7 @@ impl Broadcast {
             if now >= until {
                 return Err(ChannelError::Few { present: receivers.present, wished, patience });
             }
-            left = Timespec::try_from(until - now).ok();
+            left = Timespec::try_from((until - now).min(ATTENDED_AT_ONCE_MAX)).ok();
         }
     }
 

@@ -495,9 +495,10 @@ impl Connection {
         self.hear_by(RecvFlags::empty(), until, patience)
     }
 
-    /// Likewise, but where there is no room for what comes with the packet it comes again.
+    /// Likewise, but where there is no room for what comes with the packet it comes again. By one thread at a
+    /// time: the packet is looked at, and then taken.
     pub(super) fn hear_if_kept(
-        &self,
+        &mut self,
         until: Instant,
         patience: Duration,
     ) -> Result<(Vec<u8>, Vec<OwnedFd>), ChannelError> {
@@ -556,6 +557,11 @@ impl Connection {
     /// Waits until there is room for a packet, or nobody to take it.
     pub(super) fn wait_writable(&self) -> Result<(), ChannelError> {
         self.poll(PollFlags::OUT, None)
+    }
+
+    /// Waits until there is room for a packet, or one to be heard.
+    pub(super) fn wait_any(&self) -> Result<(), ChannelError> {
+        self.poll(PollFlags::IN | PollFlags::OUT, None)
     }
 
     fn poll(&self, interest: PollFlags, most: Option<Timespec>) -> Result<(), ChannelError> {

@@ -621,9 +621,13 @@ impl Link {
     /// Tells the other end that this one is done.
     pub(super) fn finish(&mut self) {
         let (ours, theirs) = self.desks();
-        let wakes = End::end(ours, theirs);
+        let mut wakes = End::end(ours, theirs);
         if self.role == Role::Receiver {
             End::have_noticed(ours);
+            // A sender of buffers may sleep by a word of its table, which this end need not have yet.
+            if self.flow == Flow::Buffers {
+                wakes = wakes.or(Some(IN_POLL));
+            }
         }
         if let Some(how) = wakes {
             self.wake(how);

@@ -156,12 +156,13 @@ impl Connection {
         }
     }
 
-    /// Waits for a buffer; `None` once the other end is gone.
+    /// Waits for a buffer; `None` once the other end is gone. Of processes that share an end, one takes: a
+    /// buffer that two take at once is both's, and the next one nobody's.
     ///
     /// # Errors
     /// What came is no sealed buffer, or nothing did for so long; or this process is out of descriptors, and the
     /// buffer is there again later.
-    pub fn take(&self, patience: Duration) -> Result<Option<SealedParcel>, ChannelError> {
+    pub fn take(&mut self, patience: Duration) -> Result<Option<SealedParcel>, ChannelError> {
         let (packet, files) = match self.hear_if_kept(deadline(patience), patience) {
             Err(ChannelError::HungUp) => return Ok(None),
             heard => heard?,

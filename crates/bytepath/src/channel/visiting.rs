@@ -43,6 +43,8 @@ pub struct MemoryOwner {
     forks: u32,
     /// With how much of each is shown.
     shown: VecDeque<(ShownTo, Vec<u8>, usize)>,
+    /// How much of those that were shown first the visitor is done with, as was heard while more were shown.
+    done: VecDeque<usize>,
     meter: Meter,
 }
 
@@ -76,6 +78,7 @@ impl Connection {
             connection: self,
             forks: forks::count(),
             shown: VecDeque::new(),
+            done: VecDeque::new(),
             meter: Meter::new(),
         })
     }
@@ -117,7 +120,8 @@ impl Connection {
                 Ok(_) => return Err(ChannelError::Stray("it does not say who it is")),
                 Err(Errno::AGAIN) if Instant::now() < until => self.wait_readable(until)?,
                 Err(Errno::AGAIN) => return Err(ChannelError::Silent(setup.patience)),
-                Err(Errno::INTR) => {}
+                // Where the other end went without having read all, that is told once, before what it said.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
                 Err(errno) => return Err(failed(errno)),
             }
         };
@@ -181,10 +185,10 @@ fn word(packet: &[u8], at: usize) -> Option<u64> {
 
 impl MemoryOwner {
     /// Shows the first so many bytes of a buffer to the visitor, which then copies them, or fills
-    /// them.
+    /// them. Waits while the socket holds too many that the visitor has not come to.
     ///
     /// # Errors
-    /// The visitor is gone.
+    /// The visitor is gone, or is no visitor.
     ///
     /// # Panics
     /// The buffer has fewer.
@@ -197,11 +201,42 @@ impl MemoryOwner {
         assert!(bytes <= buffer.len(), "no more is shown than there is");
         let told = Told { to, address: buffer.as_mut_ptr() as u64, bytes: bytes as u64 };
         self.meter.called();
-        self.connection
-            .say_when_there_is_room(&told.packet())
-            .map_err(|error| self.ended(error))?;
+        let packet = told.packet();
+        loop {
+            match self.connection.say(&packet, &[]) {
+                Err(ChannelError::Socket { errno: Errno::AGAIN, .. }) => self.wait_for_visitor()?,
+                said => break said.map_err(|error| self.ended(error))?,
+            }
+        }
         self.shown.push_back((to, buffer, bytes));
         Ok(())
+    }
+
+    /// Waits until there is room to show more, and takes in what came back: else a visitor that has no room
+    /// to say so would wait for this end, and this end for it.
+    fn wait_for_visitor(&mut self) -> Result<(), ChannelError> {
+        self.connection.wait_any()?;
+        loop {
+            match self.hear_done(Duration::ZERO) {
+                Ok(bytes) => self.done.push_back(bytes),
+                Err(ChannelError::Silent(_)) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until the visitor is done with one buffer more; with how many of its bytes.
+    fn hear_done(&mut self, patience: Duration) -> Result<usize, ChannelError> {
+        self.meter.called();
+        let heard = self.connection.hear(deadline(patience), patience);
+        let (packet, _) = heard.map_err(|error| self.ended(error))?;
+        let bytes = word(&packet, 0).and_then(|bytes| usize::try_from(bytes).ok());
+        let most = self.shown.get(self.done.len()).map(|(_, _, shown)| *shown);
+        let Some(bytes) = bytes.filter(|&bytes| Some(bytes) <= most) else {
+            return Err(ChannelError::Broken("it is done with more than was shown to it"));
+        };
+        self.meter.delivered(bytes as u64);
+        Ok(bytes)
     }
 
     /// How many buffers are shown and did not come back.
@@ -219,8 +254,8 @@ impl MemoryOwner {
         self.take_back_within(FOR_EVER)
     }
 
-    /// The same, but no longer than this; with no time at all what has come back by now. The
-    /// descriptor ([`AsFd`]) tells when to ask again.
+    /// The same, but no longer than this; with no time at all what has come back by now. Once nothing has
+    /// ([`ChannelError::Silent`]), the descriptor ([`AsFd`]) tells when to ask again.
     ///
     /// # Errors
     /// As of [`MemoryOwner::take_back`]; [`ChannelError::Silent`] where the visitor is not done yet,
@@ -232,15 +267,10 @@ impl MemoryOwner {
         if self.shown.is_empty() {
             return Ok(None);
         }
-        self.meter.called();
-        let heard = self.connection.hear(deadline(patience), patience);
-        let (packet, _) = heard.map_err(|error| self.ended(error))?;
-        let bytes = word(&packet, 0).and_then(|bytes| usize::try_from(bytes).ok());
-        let most = self.shown.front().map_or(0, |(_, _, shown)| *shown);
-        let Some(bytes) = bytes.filter(|&bytes| bytes <= most) else {
-            return Err(ChannelError::Broken("it is done with more than was shown to it"));
+        let bytes = match self.done.pop_front() {
+            Some(bytes) => bytes,
+            None => self.hear_done(patience)?,
         };
-        self.meter.delivered(bytes as u64);
         Ok(self.shown.pop_front().map(|(_, buffer, _)| (buffer, bytes)))
     }
 
@@ -266,7 +296,11 @@ impl MemoryOwner {
     }
 }
 
-polled!(MemoryOwner, connection, "Readable once the visitor is done with a buffer, or is gone.");
+polled!(
+    MemoryOwner,
+    connection,
+    "Readable once the visitor is done with a buffer more than was heard of, or is gone."
+);
 
 impl Drop for MemoryOwner {
     /// Buffers that the visitor may still fill are never used again: what lay there next would be

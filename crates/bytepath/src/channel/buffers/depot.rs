@@ -148,6 +148,10 @@ impl Depot {
         let segment = &mut self.segments[at];
         if let Err(error) = segment.populate(&range) {
             segment.give_back(range);
+            if segment.is_idle() {
+                // A receiver would map it for nothing, or fail to and get no further.
+                self.let_go(at);
+            }
             return Err(error.into());
         }
         let slot = self.free_slots.pop().expect("there is one");
@@ -298,13 +302,17 @@ impl Depot {
         while is_much(self) || self.segments.len() >= SLOTS {
             let idle = (0..self.segments.len()).filter(|&at| self.segments[at].is_idle());
             let Some(at) = idle.max_by_key(|&at| self.segments[at].bytes) else { return };
-            let Segment { id, .. } = self.segments.swap_remove(at);
-            // One that the receiver was not told of goes without a word.
-            let is_it = |told: &Told| matches!(told, Told::Made { id: made, .. } if *made == id);
-            match self.to_tell.iter().position(is_it) {
-                Some(untold) => drop(self.to_tell.remove(untold)),
-                None => self.to_tell.push(Told::LetGo { id }),
-            }
+            self.let_go(at);
+        }
+    }
+
+    /// One that the receiver was not told of goes without a word.
+    fn let_go(&mut self, at: usize) {
+        let Segment { id, .. } = self.segments.swap_remove(at);
+        let is_it = |told: &Told| matches!(told, Told::Made { id: made, .. } if *made == id);
+        match self.to_tell.iter().position(is_it) {
+            Some(untold) => drop(self.to_tell.remove(untold)),
+            None => self.to_tell.push(Told::LetGo { id }),
         }
     }
 
@@ -351,5 +359,17 @@ mod tests {
         drop(depot.lend(2 * MOST, Memory::All, 0).expect("memory").expect("nothing is lent"));
         let told = &depot.to_tell[..];
         assert!(matches!(told, [Told::LetGo { .. }, Told::Made { .. }]), "{told:?}");
+    }
+
+    #[test]
+    fn of_a_buffer_that_there_is_no_memory_for_the_receiver_is_told_nothing() {
+        const TOO_MUCH: usize = 1 << 40;
+        let mut depot = Depot::new(Slots::create().expect("memory").0, 1 << 20);
+        for _ in 0..2 {
+            depot.lend(TOO_MUCH, Memory::All, 0).map(drop).expect_err("there is not so much");
+            assert!(depot.to_tell.is_empty() && depot.bytes() == 0, "{:?}", depot.to_tell);
+        }
+        let draft = depot.lend(100, Memory::All, 0).expect("memory").expect("nothing is lent");
+        assert!(matches!(depot.to_tell[..], [Told::Made { id, .. }] if id == draft.place.segment));
     }
 }

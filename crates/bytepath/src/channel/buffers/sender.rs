@@ -193,6 +193,10 @@ impl BufferSender {
     pub fn watch_buffers(&mut self) -> Result<bool, ChannelError> {
         self.stop_watching()?;
         self.watching = self.depot.lie_down();
+        // A receiver that had left before this end lay down has woken nobody.
+        if self.watching && self.messages.link.has_left() {
+            self.stop_watching()?;
+        }
         Ok(!self.watching)
     }
 
@@ -221,14 +225,22 @@ impl BufferSender {
         }
     }
 
-    /// Whether the receiver has released all messages and given back all buffers.
+    /// Whether the receiver has released all messages and given back all buffers. One that was dropped after the
+    /// last message may still give back what it keeps.
     ///
     /// # Errors
     /// It never will: it wants no more, is gone, or is broken.
     pub fn is_taken(&mut self) -> Result<bool, ChannelError> {
         let all = self.messages.link.end().capacity() as u64;
         match self.messages.link.has_room(all)? {
-            Some(true) => Ok(self.depot.is_whole()),
+            Some(true) => {
+                let link = &self.messages.link;
+                let is_lost = link.is_gone() && !link.has_left();
+                match self.depot.is_whole() {
+                    false if is_lost => Err(link.gone()),
+                    is_whole => Ok(is_whole),
+                }
+            }
             Some(false) => Err(self.messages.link.closed()),
             None => Ok(false),
         }

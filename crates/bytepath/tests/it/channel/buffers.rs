@@ -1,7 +1,7 @@
 //! Messages with buffers: read where they were written, given back in any order, by ends that may not be
 //! there yet, or any more.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bytepath::channel::{
     Borrowed, BufferReceiver, BufferSender, Buffers, ChannelError, Connection, Draft, Setup,
@@ -366,6 +366,63 @@ fn a_receiver_that_wants_no_more_is_told_of_while_waiting_for_memory() {
         drop(receiver);
         let error = sender.try_lend(MOST).map(drop).expect_err("nothing comes back any more");
         assert!(matches!(error, ChannelError::Closed { .. }), "{error}");
+    });
+}
+
+#[test]
+fn a_sender_that_waits_for_memory_is_woken_when_its_receiver_goes_whoever_else_has_its_socket() {
+    // The second has not taken the words that tell of memory yet.
+    for takes in [true, false] {
+        let (mut sender, there) = sender();
+        let _copy = there.as_fd().try_clone_to_owned().expect("a copy");
+        let mut receiver = there.buffer_receiver(&small()).expect("a receiver");
+        assert!(send(&mut sender, b"all", &[MOST]));
+        let kept = takes.then(|| received(&mut receiver).1);
+        sender.look().expect("it is there");
+        assert!(sender.try_lend(MOST).expect("it may come back").is_none());
+        assert!(!sender.watch_buffers().expect("an answer") && !readable(&sender));
+        drop(receiver);
+        assert!(readable(&sender));
+        // Who lies down again has taken what woke it.
+        assert!(sender.watch_buffers().expect("an answer"));
+        let error = sender.try_lend(MOST).map(drop).expect_err("nothing comes back any more");
+        assert!(matches!(error, ChannelError::Closed { .. }), "{error}");
+        drop(kept);
+    }
+}
+
+#[test]
+fn a_receiver_that_is_killed_with_a_buffer_never_gives_it_back_and_one_that_was_dropped_may() {
+    bounded(|_| {
+        let (mut sender, there) = sender();
+        assert!(send(&mut sender, b"kept", &[5000]));
+        let mut there = Some(there);
+        let status = forked(move || {
+            let there = there.take().expect("it is here");
+            let mut receiver = there.buffer_receiver(&small()).expect("a receiver");
+            let kept = received(&mut receiver).1;
+            // It ends without a word.
+            std::mem::forget((receiver, kept));
+        });
+        assert_eq!(status.exit_status(), Some(0));
+        let answer = loop {
+            match sender.is_taken() {
+                Ok(false) => std::thread::yield_now(),
+                answer => break answer,
+            }
+        };
+        assert!(matches!(answer, Err(ChannelError::Gone { .. })), "{answer:?}");
+
+        let (mut sender, mut receiver) = pair();
+        assert!(send(&mut sender, b"kept", &[5000]));
+        let kept = received(&mut receiver).1;
+        drop(receiver);
+        // By now its socket is seen to be closed.
+        while !matches!(sender.look(), Err(ChannelError::Closed { .. })) {}
+        assert!(!sender.is_taken().expect("it may come back"));
+        assert_holds(&kept[0], 5000);
+        drop(kept);
+        assert!(sender.is_taken().expect("all came back"));
     });
 }
 

@@ -1,6 +1,7 @@
 //! Whole buffers by descriptor.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bytepath::channel::{ChannelError, Connection, Parcel, SealedParcel, SharedBytes};
@@ -18,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[test]
 fn buffers_arrive_whole_and_in_order() {
     bounded(|_| {
-        let (here, there) = Connection::pair().expect("a pair");
+        let (here, mut there) = Connection::pair().expect("a pair");
         let sizes = (0..300_usize).map(|n| 1 + n * 997 % 10_000).chain([3 << 20]);
         let taker = std::thread::spawn({
             let sizes = sizes.clone();
@@ -40,6 +41,34 @@ fn buffers_arrive_whole_and_in_order() {
     });
 }
 
+#[test]
+fn of_threads_that_share_an_end_one_takes_at_a_time_and_every_buffer_is_taken_once() {
+    bounded(|_| {
+        // Through a shared reference two could look at one buffer, and then take two.
+        let take: fn(&mut Connection, Duration) -> Result<Option<SealedParcel>, ChannelError> =
+            Connection::take;
+        let (here, there) = Connection::pair().expect("a pair");
+        let (there, mut taken) = (&Mutex::new(there), Vec::new());
+        std::thread::scope(|scope| {
+            let next =
+                move || take(&mut there.lock().expect("no panic"), PATIENCE).expect("an answer");
+            let takes = move || -> Vec<usize> {
+                std::iter::from_fn(next).map(|it| it.as_slice().len()).collect()
+            };
+            let takers = [(); 3].map(|()| scope.spawn(takes));
+            for bytes in 1..=300 {
+                here.give(&SealedParcel::written(bytes, &[]).expect("memory")).expect("it goes");
+            }
+            drop(here);
+            for taker in takers {
+                taken.append(&mut taker.join().expect("no panic"));
+            }
+        });
+        taken.sort_unstable();
+        assert_eq!(taken, (1..=300).collect::<Vec<_>>());
+    });
+}
+
 /// The name of the test below.
 const KEPT: &str =
     "channel::parcels::a_buffer_that_there_is_no_descriptor_for_is_there_again_once_there_is";
@@ -50,7 +79,7 @@ fn a_buffer_that_there_is_no_descriptor_for_is_there_again_once_there_is() {
     if !crate::is_alone(KEPT) {
         return;
     }
-    let (here, there) = Connection::pair().expect("a pair");
+    let (here, mut there) = Connection::pair().expect("a pair");
     for bytes in [1000, 2000] {
         let parts = [(0, contents(bytes).into())];
         here.give(&SealedParcel::written(bytes, &parts).expect("memory")).expect("it is given");

@@ -235,6 +235,60 @@ fn more_buffers_than_a_socket_holds_wait_for_each_other() {
     });
 }
 
+#[test]
+fn more_buffers_than_a_socket_holds_are_shown_before_any_is_taken_back() {
+    bounded(|_| {
+        let (mut owner, mut visitor) = pair();
+        const BUFFERS: usize = 3000;
+        let visits = std::thread::spawn(move || {
+            let mut bytes = 0;
+            while let Some(visit) = visitor.visit().expect("an owner") {
+                bytes += visit.len();
+                let done = visit.len() / 2;
+                visit.done(done).expect("an owner");
+            }
+            bytes
+        });
+        let wanted = |number: usize| vec![number as u8; 8];
+        for number in 0..BUFFERS {
+            owner.show(wanted(number), number % 8, ShownTo::BeFilled).expect("shown");
+        }
+        for number in 0..BUFFERS {
+            let taken = owner.take_back().expect("a visitor").expect("one is shown");
+            assert_eq!(taken, (wanted(number), number % 8 / 2));
+        }
+        assert_eq!(owner.shown(), 0);
+        owner.finish().expect("a visitor");
+        let bytes = (0..BUFFERS).map(|number| number as u64 % 8).sum::<u64>();
+        assert_eq!(visits.join().expect("no panic"), bytes);
+    });
+}
+
+#[test]
+fn an_end_that_hangs_up_before_it_has_read_who_greets_it_has_hung_up() {
+    bounded(|_| {
+        for is_owner in [true, false] {
+            let (here, there) = Connection::pair().expect("a pair");
+            let socket = OwnedFd::from(there);
+            let mut hello = b"bytepath".to_vec();
+            hello.extend([2, 0, 2, 0, if is_owner { 2 } else { 1 }, 8, 0, 0, 0, 0, 0, 0]);
+            say(&socket, &hello);
+            let all = (hello.len() + b"here".len()) as u64;
+            let other = std::thread::spawn(move || {
+                while rustix::io::ioctl_fionread(&socket).expect("an answer") < all {
+                    std::thread::yield_now();
+                }
+            });
+            let met = match is_owner {
+                true => here.memory_owner(&small()).map(drop),
+                false => here.memory_visitor(&small()).map(drop),
+            };
+            assert!(matches!(met, Err(ChannelError::HungUp)), "{met:?}");
+            other.join().expect("no panic");
+        }
+    });
+}
+
 /// A visitor of a liar: what is said next is what the visitor hears.
 fn lied_to() -> (OwnedFd, MemoryVisitor) {
     let (here, there) = Connection::pair().expect("a pair");

@@ -17,7 +17,7 @@ mod midway;
 mod misuse;
 mod parallel;
 mod peers;
-mod refused;
+pub(crate) mod refused;
 
 /// How a transfer ended, and what it told the meter.
 struct Outcome {

@@ -34,6 +34,11 @@ fn refusing<T: Send>(calls: &[Refusing], errno: Errno, work: impl FnOnce() -> T 
     filtered(filter(calls, errno.raw_os_error().unsigned_abs()), work)
 }
 
+/// Likewise, where the kernel has no such call.
+pub(crate) fn without_call<T: Send>(call: i64, work: impl FnOnce() -> T + Send) -> T {
+    refusing(&[Refusing { call, where_argument: None }], Errno::NOSYS, work)
+}
+
 fn filtered<T: Send>(program: BpfProgram, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let worker = scope.spawn(move || {

@@ -15,6 +15,7 @@ use super::super::hostile::{BYTES, MESSAGES, OURS, RECEIVER, SENDER, hello, say}
 use super::super::{name, small, waits};
 use super::{PATIENCE, admits_until, joined, message, received, rest};
 use crate::examples::example;
+use crate::faults::refused::without_call;
 use crate::watch::bounded;
 
 fn address(of: &str) -> Address {
@@ -175,6 +176,21 @@ fn a_sender_waits_for_as_many_as_are_wished_and_says_how_many_came() {
         let error = sender.wait_for_receivers(4, Duration::from_millis(1)).expect_err("3 came");
         assert!(error.to_string().contains("only 3 of 4 receivers"), "{error}");
         comers.into_iter().for_each(|comer| drop(comer.join().expect("no panic")));
+    });
+}
+
+#[test]
+fn a_sender_waits_ever_so_long_where_the_kernel_counts_in_milliseconds() {
+    bounded(|_| {
+        let address = address("patient");
+        let mut sender = at(&address, small());
+        let come = std::thread::spawn(move || [(); 2].map(|()| come(&address)));
+        // As before Linux 5.11.
+        let waited = without_call(libc::SYS_epoll_pwait2, || {
+            sender.wait_for_receivers(2, Duration::MAX).map(|now| now.present)
+        });
+        assert_eq!(waited.expect("both come"), 2);
+        assert!(come.join().expect("no panic").iter().all(Result::is_ok));
     });
 }
 

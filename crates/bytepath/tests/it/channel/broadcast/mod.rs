@@ -5,6 +5,7 @@ mod joining;
 mod killed;
 mod random;
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use bytepath::channel::{
@@ -152,6 +153,21 @@ fn a_receiver_that_leaves_holds_the_sender_no_longer() {
             let wanted = Receivers { present: 1, left: 1, ..Receivers::default() };
             assert_eq!(writer.join().expect("no panic"), wanted);
         }
+    });
+}
+
+#[test]
+fn a_receiver_that_left_is_seen_to_have_whoever_else_has_its_socket() {
+    bounded(|_| {
+        let mut sender = Broadcast::new(&small()).expect("a sender");
+        let (here, there) = Connection::pair().expect("a pair");
+        let _copy = there.as_fd().try_clone_to_owned().expect("a copy");
+        let joins = std::thread::spawn(move || there.message_receiver(&small()));
+        sender.add(here).expect("it may join");
+        sender.wait_for_receivers(1, PATIENCE).expect("it joins");
+        drop(joins.join().expect("no panic").expect("a receiver"));
+        let now = sender.admit().expect("an answer");
+        assert_eq!((now.present, now.left, now.lost), (0, 1, 0));
     });
 }
 

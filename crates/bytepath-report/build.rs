@@ -7,8 +7,8 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
 const FOLDER: &str = "src/page";
-/// The libraries that draw, the script that calls them, how it all looks, and what it stands in.
-const PARTS: [(&str, &[&str]); 5] = [
+/// The libraries that draw, the script that calls them, and how it all looks.
+const PARTS: [(&str, &[&str]); 4] = [
     ("d3", &["vendor/d3-7.9.2.min.js"]),
     ("plot", &["vendor/plot-0.6.17.umd.min.js"]),
     (
@@ -23,7 +23,6 @@ const PARTS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("style", &["page.css"]),
-    ("template", &["page.html"]),
 ];
 
 fn main() -> std::io::Result<()> {

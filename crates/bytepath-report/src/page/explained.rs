@@ -1,6 +1,6 @@
-//! Where the time of an arm went, as the page's template is given it.
+//! Where the time of an arm went, as its template is given it.
 
-use serde::Serialize;
+use askama::Template;
 
 use crate::arm::Arm;
 use crate::explained::{Explained, SyscallCount};
@@ -8,12 +8,13 @@ use crate::numbers;
 
 use super::Limits;
 use super::text::{NAME_MAX, SENTENCE_MAX, shown};
-use super::view::{Pair, first, more_pairs};
+use super::view::{Pair, Pairs, first, more_pairs};
 
 /// Calls that are less than this share of all, by number and by time, are not named.
 const RARE: f64 = 0.001;
 
-#[derive(Serialize)]
+#[derive(Template)]
+#[template(path = "explained.html")]
 pub(super) struct ExplainedArm {
     arm: usize,
     name: String,
@@ -22,14 +23,13 @@ pub(super) struct ExplainedArm {
     idle_seen: bool,
     classes: Vec<Class>,
     any_published: bool,
-    unclaimed: Vec<Pair>,
-    counters: Vec<Pair>,
+    unclaimed: Pairs,
+    counters: Pairs,
     syscalls: Vec<Syscall>,
     missing: Vec<String>,
     has_stacks: bool,
 }
 
-#[derive(Serialize)]
 struct Class {
     name: String,
     share: String,
@@ -37,7 +37,6 @@ struct Class {
     published: String,
 }
 
-#[derive(Serialize)]
 struct Syscall {
     name: String,
     count: String,
@@ -88,23 +87,27 @@ fn explained_arm(arm: usize, name: &str, explained: &Explained, limits: &Limits)
                 published: unknown(),
             },
         ),
-        unclaimed: first(
-            &explained.unclaimed,
-            limits.details,
-            |of| Pair { name: name_of(&of.symbol), value: percent(of.share) },
-            |more| Pair {
-                name: others(more),
-                value: percent(
-                    explained.unclaimed[limits.details..].iter().map(|of| of.share).sum(),
-                ),
-            },
-        ),
-        counters: first(
-            &explained.counters,
-            limits.details,
-            |(name, value)| Pair { name: name_of(name), value: numbers::count(*value) },
-            more_pairs,
-        ),
+        unclaimed: Pairs {
+            of: first(
+                &explained.unclaimed,
+                limits.details,
+                |of| Pair { name: name_of(&of.symbol), value: percent(of.share) },
+                |more| Pair {
+                    name: others(more),
+                    value: percent(
+                        explained.unclaimed[limits.details..].iter().map(|of| of.share).sum(),
+                    ),
+                },
+            ),
+        },
+        counters: Pairs {
+            of: first(
+                &explained.counters,
+                limits.details,
+                |(name, value)| Pair { name: name_of(name), value: numbers::count(*value) },
+                more_pairs,
+            ),
+        },
         syscalls: syscalls(&explained.syscalls, explained.calls_traced.is_some(), limits),
         missing: first(
             &explained.missing,

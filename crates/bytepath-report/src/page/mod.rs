@@ -1,6 +1,6 @@
 //! Records as one page of HTML that needs nothing beside itself: no network, no other file.
 //!
-//! Every figure, warning and fact stands in the page as text, put there by a template that escapes
+//! Every figure, warning and fact stands in the page as text, put there by templates that escape
 //! whatever comes from a record; the script only adds charts, sorting and the flame graphs, from the
 //! same figures as JSON. A content-security policy in the page allows exactly the scripts that this
 //! crate put there, by their hashes, and no connection to anywhere, so that what a record says can
@@ -14,11 +14,9 @@ mod text;
 mod tree;
 mod view;
 
+use askama::Template;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Value, context};
 use sha2::{Digest, Sha256};
 
 use crate::doubt::Here;
@@ -37,7 +35,6 @@ const D3: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/d3.z"));
 const PLOT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plot.z"));
 const SCRIPT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/script.z"));
 const STYLE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/style.z"));
-const TEMPLATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/template.z"));
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +57,7 @@ pub enum PageError {
     },
     /// The page cannot be put together.
     #[error("cannot put the page together: {0}")]
-    Template(#[from] minijinja::Error),
+    Template(#[from] askama::Error),
     /// The figures cannot be put into JSON.
     #[error("cannot put the figures into the page: {0}")]
     Json(#[from] serde_json::Error),
@@ -142,20 +139,34 @@ fn page(records: &[Record], made: &str, here: &Here, limits: &Limits) -> Result<
         (1..).zip(records).map(|(number, record)| Run::of(number, record, here, limits)).collect();
     let (d3, plot, script) = (unpacked(D3), unpacked(PLOT), script());
     let hashes: Vec<String> = [&d3, &plot, &script].iter().map(|script| hash(script)).collect();
-    let mut templates = Environment::new();
-    // The only filter of its own that the template uses: all of them would be 0.1 MiB of the program.
-    templates.add_filter("length", |of: &Value| of.len());
-    templates.set_auto_escape_callback(|_| AutoEscape::Html);
-    templates.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    Ok(templates.render_str(
-        &unpacked(TEMPLATE),
-        context! {
-            title => title(records),
-            hashes => hashes.join(" "),
-            style => unpacked(STYLE), d3, plot, script,
-            data, runs => Value::from(Serde(&runs)), made,
-        },
-    )?)
+    let page = Page {
+        title: title(records),
+        hashes: hashes.join(" "),
+        style: unpacked(STYLE),
+        d3,
+        plot,
+        script,
+        data,
+        runs,
+        made,
+    };
+    Ok(page.render()?)
+}
+
+/// What stands around the runs.
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Page<'a> {
+    title: String,
+    /// Of the scripts, as the content-security policy names them.
+    hashes: String,
+    style: String,
+    d3: String,
+    plot: String,
+    script: String,
+    data: String,
+    runs: Vec<Run>,
+    made: &'a str,
 }
 
 /// The script that adds the charts, the names in it kept to itself.

@@ -1,6 +1,6 @@
-//! What the page's template is given: the words and figures of each run, as text.
+//! What the page's templates are given: the words and figures of each run, as text.
 
-use serde::Serialize;
+use askama::Template;
 use serde_json::Value;
 
 use crate::arm::{Arm, Status, Verdict};
@@ -17,22 +17,23 @@ use super::text::{NAME_MAX, SENTENCE_MAX, shown};
 /// The setting in which a record keeps the command that made it.
 pub const COMMAND: &str = "command";
 
-#[derive(Serialize)]
+#[derive(Template)]
+#[template(path = "run.html")]
 pub(super) struct Run {
     /// The number of the run on the page, from 1.
-    number: usize,
-    name: String,
+    pub(super) number: usize,
+    pub(super) name: String,
     question: String,
     definition: String,
-    answer: Vec<String>,
+    pub(super) answer: Vec<String>,
     doubts: Vec<Doubt>,
     /// The kinds of doubt, each once.
-    badges: Vec<&'static str>,
+    pub(super) badges: Vec<&'static str>,
     facts: String,
     arms: Table,
     /// Arms of the record that are not on the page.
     left_out: Option<String>,
-    unavailable: Vec<Pair>,
+    unavailable: Pairs,
     published: Vec<String>,
     any_untouched: bool,
     any_published: bool,
@@ -41,8 +42,8 @@ pub(super) struct Run {
     costs: Option<Table>,
     explained: Vec<ExplainedArm>,
     command: Option<String>,
-    settings: Vec<Pair>,
-    machine: Vec<Pair>,
+    settings: Pairs,
+    machine: Pairs,
     notes: Vec<String>,
     control: Option<String>,
     id: String,
@@ -53,7 +54,6 @@ pub(super) struct Run {
     flagged: Option<String>,
 }
 
-#[derive(Serialize)]
 struct Doubt {
     kind: &'static str,
     grave: bool,
@@ -61,32 +61,37 @@ struct Doubt {
 }
 
 /// A table: its headings, and rows of cells.
-#[derive(Serialize)]
+#[derive(Template)]
+#[template(path = "table.html")]
 struct Table {
+    id: String,
+    caption: String,
     headings: Vec<Heading>,
     rows: Vec<Row>,
 }
 
-#[derive(Serialize)]
 struct Heading {
     text: String,
     figure: bool,
 }
 
-#[derive(Serialize)]
 struct Row {
     /// The number of the arm in the run, from 0.
     arm: usize,
     section: String,
     /// What marks the row, as classes of its element.
     marks: &'static str,
-    verdict: &'static str,
     /// The median with all its digits.
     exact: String,
     cells: Vec<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Template)]
+#[template(path = "pairs.html")]
+pub(super) struct Pairs {
+    pub(super) of: Vec<Pair>,
+}
+
 pub(super) struct Pair {
     pub(super) name: String,
     pub(super) value: String,
@@ -103,32 +108,43 @@ impl Run {
         let samples = record.arms.iter().map(|arm| arm.samples.len()).sum();
         let on_page = |arm: &&Arm| arm.samples.len().min(limits.samples);
         let samples_on_page: usize = arms.iter().map(on_page).sum();
+        let name = shown(&experiment.name, NAME_MAX);
+        let named = |what: &str, caption: String| (format!("{what}-{number}"), caption);
         Run {
             number,
-            name: shown(&experiment.name, NAME_MAX),
             question: shown(&experiment.question, SENTENCE_MAX),
             definition: shown(&experiment.definition, SENTENCE_MAX),
             answer: answer::of(record).iter().map(|text| shown(text, SENTENCE_MAX)).collect(),
             doubts,
             badges,
             facts: facts(record),
-            arms: arms_table(record, &arms),
+            arms: arms_table(record, &arms, named("arms", format!("Arms of {name}"))),
             left_out: left_out(record.arms.len() - arms.len(), "arm"),
-            unavailable: unavailable(&arms),
+            unavailable: Pairs { of: unavailable(&arms) },
             published: published(&arms),
             any_untouched: arms.iter().filter(ran).any(|arm| !arm.touched),
             any_published: arms.iter().any(|arm| arm.published.is_some()),
-            latencies: latencies::further(&arms).map(|of| further_table(&arms, of)),
-            figures: figures::further(&arms).map(|of| further_table(&arms, of)),
-            costs: costs_table(record, &arms),
+            latencies: latencies::further(&arms).map(|of| {
+                let caption = format!("Latencies, and what a request costs, in {name}");
+                further_table(&arms, of, named("latencies", caption))
+            }),
+            figures: figures::further(&arms).map(|of| {
+                let caption = format!("What else the arms of {name} tell");
+                further_table(&arms, of, named("figures", caption))
+            }),
+            costs: costs_table(
+                record,
+                &arms,
+                named("costs", format!("Costs of the arms of {name}")),
+            ),
             explained: explained(&arms, limits),
             command: record
                 .settings
                 .get(COMMAND)
                 .and_then(Value::as_str)
                 .map(|text| shown(text, SENTENCE_MAX)),
-            settings: settings(record),
-            machine: machine(record),
+            settings: Pairs { of: settings(record) },
+            machine: Pairs { of: machine(record) },
             notes: first(
                 &record.notes,
                 NOTES_MAX,
@@ -147,6 +163,7 @@ impl Run {
             samples,
             samples_left_out: left_out(samples - samples_on_page, "sample"),
             flagged: footnotes::flagged(record).map(|text| shown(&text, SENTENCE_MAX)),
+            name,
         }
     }
 }
@@ -199,12 +216,16 @@ fn is_cost(column: &columns::Column) -> bool {
         .any(|part| column.name.contains(part))
 }
 
-fn arms_table(record: &Record, arms: &[&Arm]) -> Table {
+/// The `id` of a table, and its caption.
+type Named = (String, String);
+
+fn arms_table(record: &Record, arms: &[&Arm], named: Named) -> Table {
     let filled = columns::ALL.iter().filter(|column| !is_cost(column));
-    table(record, arms, &filled.filter(|column| column.holds_anything(record)).collect::<Vec<_>>())
+    let chosen: Vec<_> = filled.filter(|column| column.holds_anything(record)).collect();
+    table(record, arms, &chosen, named)
 }
 
-fn costs_table(record: &Record, arms: &[&Arm]) -> Option<Table> {
+fn costs_table(record: &Record, arms: &[&Arm], named: Named) -> Option<Table> {
     let costs: Vec<_> = columns::ALL
         .iter()
         .filter(|column| is_cost(column) && column.holds_anything(record))
@@ -213,10 +234,15 @@ fn costs_table(record: &Record, arms: &[&Arm]) -> Option<Table> {
         return None;
     }
     let with_name: Vec<_> = columns::ALL.iter().take(1).chain(costs).collect();
-    Some(table(record, arms, &with_name))
+    Some(table(record, arms, &with_name, named))
 }
 
-fn table(record: &Record, arms: &[&Arm], chosen: &[&columns::Column]) -> Table {
+fn table(
+    record: &Record,
+    arms: &[&Arm],
+    chosen: &[&columns::Column],
+    (id, caption): Named,
+) -> Table {
     let heading = |column: &&columns::Column| Heading {
         text: (column.heading)(record).replace('\n', " "),
         figure: column.is_of_figures(),
@@ -226,11 +252,12 @@ fn table(record: &Record, arms: &[&Arm], chosen: &[&columns::Column]) -> Table {
         arm: index,
         section: arm.section.as_deref().map(|section| shown(section, NAME_MAX)).unwrap_or_default(),
         marks: marks(arm),
-        verdict: arm.verdict.map_or("", |verdict| verdict.as_str()),
         exact: arm.median.map_or_else(String::new, |median| median.to_string()),
         cells: chosen.iter().map(|column| shown(&(column.cell)(unit, arm), NAME_MAX)).collect(),
     };
     Table {
+        id,
+        caption,
         headings: chosen.iter().map(heading).collect(),
         rows: arms.iter().enumerate().map(row).collect(),
     }
@@ -246,12 +273,11 @@ fn marks(arm: &Arm) -> &'static str {
     }
 }
 
-fn further_table(arms: &[&Arm], of: Further) -> Table {
+fn further_table(arms: &[&Arm], of: Further, (id, caption): Named) -> Table {
     let row = |(arm, cells): (usize, Vec<String>)| Row {
         arm,
         section: String::new(),
         marks: marks(arms[arm]),
-        verdict: "",
         exact: String::new(),
         cells: cells.iter().map(|cell| shown(cell, NAME_MAX)).collect(),
     };
@@ -260,6 +286,8 @@ fn further_table(arms: &[&Arm], of: Further) -> Table {
         figure: place > 0,
     };
     Table {
+        id,
+        caption,
         headings: of.headings.into_iter().enumerate().map(heading).collect(),
         rows: of.rows.into_iter().map(row).collect(),
     }

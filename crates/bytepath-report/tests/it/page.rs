@@ -124,7 +124,8 @@ fn what_the_terminal_shows_in_further_tables_stands_in_the_page_and_in_markdown(
     let text = own(record.clone());
     let row = "<tr data-arm=\"2\" class=\"faster\"><th scope=\"row\">vmsplice → splice, huge</th>\
                <td class=\"figure\">12.3k</td><td class=\"figure\">678</td></tr>";
-    for said in [row, "ports left k|&lt;b&gt;</th>", "TIME_WAIT sockets</th>", ">41.2</td></tr>"] {
+    for said in [row, "ports left k|&#60;b&#62;</th>", "TIME_WAIT sockets</th>", ">41.2</td></tr>"]
+    {
         assert!(text.contains(said), "{said}: {text}");
     }
     let text = markdown::render(&record, &Here::default());

@@ -407,7 +407,8 @@ fn bad_profiles_and_places_are_refused_with_the_remedy() {
     let words = ["tune", "--profile", "/proc/bytepath/profile.json"];
     run(&mut bytepath(&words)).refused(1, &["cannot make /proc/bytepath", "--profile FILE"]);
     let words = ["tune", "--profile", &profile, "--dir", "/proc"];
-    run(&mut bytepath(&words)).refused(1, &["cannot make files of 67108864 bytes in /proc", "--dir"]);
+    run(&mut bytepath(&words))
+        .refused(1, &["cannot make files of 67108864 bytes in /proc", "--dir"]);
     run(&mut bytepath(&["tune", "--show", "--check"])).refused(2, &["--show"]);
     run(&mut bytepath(&["tune", "--blocks", "0"])).refused(2, &["--blocks"]);
     let check = |more: &[&str]| run(&mut bytepath(&[&["tune", "--check"], more].concat()));

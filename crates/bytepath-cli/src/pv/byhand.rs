@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytepath::Kind;
 use bytepath::pages::AlignedBuffer;
+use bytepath::routes::{DATAGRAM_BYTES_MAX, MESSAGE_BYTES};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -34,10 +35,6 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// Zeros in whole blocks of this size become holes.
 const HOLE_BYTES: usize = 4096;
-
-/// What is sent as one message, of bytes that are no records; and the longest record, of UDP.
-const MESSAGE_BYTES: usize = 8 << 10;
-const DATAGRAM_BYTES_MAX: usize = 65_507;
 
 /// How often what was written is put on the device with --durable.
 const SETTLE_TIME: Duration = Duration::from_millis(100);

@@ -72,8 +72,12 @@ pub(crate) const SLICE_BYTES_MAX: usize = 64 << 20;
 pub(crate) const FILE_WRITE_BYTES: usize = 128 << 10;
 
 /// What is written at once to a socket that makes a message of it, at most: as much as GNU tee does.
-/// UDP refuses more than 64 KiB.
-pub(crate) const MESSAGE_BYTES: usize = 8 << 10;
+/// UDP refuses more than [`DATAGRAM_BYTES_MAX`].
+pub const MESSAGE_BYTES: usize = 8 << 10;
+
+/// The longest message of UDP, in bytes. What is longer is no record but what a device such as /dev/urandom
+/// gives at once.
+pub const DATAGRAM_BYTES_MAX: usize = 65_507;
 
 /// The route of this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Route> {

@@ -7,7 +7,7 @@ use crate::error::{Failed, Refusal, Side, Stop};
 use crate::meter::Meter;
 use crate::outlets::whole;
 use crate::pages::{Memory, PageSize, page_bytes};
-use crate::routes::{Aliasing, Job, MESSAGE_BYTES, Rank, Route, Span};
+use crate::routes::{Aliasing, DATAGRAM_BYTES_MAX, Job, MESSAGE_BYTES, Rank, Route, Span};
 use crate::seal::Sealed;
 use crate::wait::{Ends, Waiter};
 use rustix::io::Errno;
@@ -213,9 +213,6 @@ pub(super) fn read(
         }
     }
 }
-
-/// The longest message of UDP. What is longer is no record but what a device such as /dev/urandom gives at once.
-const DATAGRAM_BYTES_MAX: usize = 65_507;
 
 /// Writes all of `from`. `first` is the answer to a call already made with all of it.
 pub(super) fn write_all(

@@ -145,13 +145,13 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
         ),
         false => None,
     };
-    options.input.check()?;
+    let input = options.input.file()?;
     let (arms, is_short) = cmd::arms(
         &commands,
         &Shared {
             by: options.shell().map_or(By::Itself, |_| By::Shell(steps.shell.clone())),
             steps: &steps,
-            input: options.input.file(),
+            input: input.as_deref(),
             tolerated: tolerated(options.ignore_failure.as_deref())?,
             compared_in,
             warm_ups: options.warmup,

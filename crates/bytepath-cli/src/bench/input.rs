@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
+
+use crate::usage::wrong_usage;
 
 /// What each run reads.
 #[derive(Args)]
@@ -19,23 +21,33 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn file(&self) -> Option<&Path> {
-        self.input.as_deref()
-    }
-
     /// Which file it is and, where it has one, its size, for the record.
     pub(super) fn describe(&self, settings: &mut BTreeMap<String, Value>) {
-        let Some(path) = self.file() else { return };
+        let Some(path) = &self.input else { return };
         settings.insert("input".to_owned(), path.display().to_string().into());
         let found = std::fs::metadata(path).ok().filter(Metadata::is_file);
         settings.extend(found.map(|found| ("input_bytes".to_owned(), found.len().into())));
     }
 
-    /// Sees that the file can be read, before anything is measured.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
-        self.file().map_or(Ok(()), |path| {
-            File::open(path).map(drop).with_context(|| format!("cannot read {}", path.display()))
-        })
+    /// The file, by a name that means the same to every process: /dev/stdin does not.
+    ///
+    /// # Errors
+    /// It cannot be read, or not again by every run.
+    pub(super) fn file(&self) -> anyhow::Result<Option<PathBuf>> {
+        let Some(path) = &self.input else { return Ok(None) };
+        let failed = || format!("cannot read {}", path.display());
+        // Before it is opened, for which a FIFO would wait.
+        let kind = std::fs::metadata(path).with_context(failed)?.file_type();
+        if !(kind.is_file() || kind.is_char_device() || kind.is_block_device()) {
+            return Err(wrong_usage(format!(
+                "each run is to read all of --input, and {} is neither a file nor a device such as \
+                 /dev/zero: write what it gives to a file, and name that",
+                path.display()
+            )));
+        }
+        let file = std::fs::canonicalize(path).with_context(failed)?;
+        File::open(&file).with_context(failed)?;
+        Ok(Some(file))
     }
 
     /// A note, where this process's own standard input looks as if each run were to read it: that could

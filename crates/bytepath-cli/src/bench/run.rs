@@ -84,14 +84,14 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
     }
     let program = this_program()?;
     let directory = directory(&options.dir)?;
-    options.input.check()?;
+    let input = options.input.file()?;
     let shell = crate::run::shell(options.shell.as_deref());
     let (arms, notes) = run::arms(&Asked {
         program: &program,
         shell: &shell,
         pipelines: &options.pipeline,
         prepare: options.prepare.as_deref(),
-        input: options.input.file(),
+        input: input.as_deref(),
         directory: &directory,
         tolerated: tolerated(options.ignore_failure.as_deref())?,
         options: &options.with,

@@ -524,6 +524,34 @@ fn wrong_words_are_told_before_anything_runs() {
 }
 
 #[test]
+fn every_run_reads_all_of_the_input_and_what_gives_its_bytes_once_is_refused() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("text"), "three\nshort\nlines\n").expect("a file");
+    let words = ["bench", "cmd", "cat >> read", "--blocks", "3", "--input"];
+    let read = |input: &str, stdin: Stdio| {
+        run(bytepath(&[&words[..], &[input]].concat()).current_dir(folder.path()).stdin(stdin))
+    };
+    // Its name means another file to the process that measures.
+    let text = || fs::File::open(path("text")).expect("it is there");
+    for (input, stdin) in [("text", Stdio::null()), ("/dev/stdin", text().into())] {
+        read(input, stdin).well();
+        let all = fs::read_to_string(path("read")).expect("they wrote");
+        fs::remove_file(path("read")).expect("it is there");
+        let runs = all.len() / text().metadata().expect("it is there").len() as usize;
+        assert!(runs >= 4 && all == "three\nshort\nlines\n".repeat(runs), "{input}: {all:?}");
+    }
+    read("/dev/null", Stdio::null()).well();
+    rustix::fs::mkfifoat(rustix::fs::CWD, path("fifo"), 0o600.into()).expect("a FIFO");
+    for input in ["fifo", ".", "/dev/stdin"] {
+        let (pipe, _writer) = std::io::pipe().expect("a pipe");
+        read(input, pipe.into()).refused(2, &["--input, and", "write what it gives to a file"]);
+    }
+    run(bytepath(&["bench", "run", "cat", "--input", "fifo"]).current_dir(folder.path()))
+        .refused(2, &["fifo is neither a file nor a device"]);
+}
+
+#[test]
 fn a_folder_for_temporary_files_that_is_full_is_named() {
     shell("$bytepath clock -- true >/dev/full")
         .refused(1, &["standard output: No space left on device"]);

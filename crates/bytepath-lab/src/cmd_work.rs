@@ -70,14 +70,14 @@ const SHORT: f64 = 0.005;
 
 impl Work for CmdWork {
     fn sample(&self, _: &Timing) -> Result<Outcome, String> {
-        self.step("before", self.prepare.as_deref())?;
-        let directory = self.compared_in.as_deref();
-        let mut output = directory.map(file_in).transpose()?;
-        let clocked = self.clocked(output.as_ref())?;
-        if let Some(output) = &mut output {
-            self.compare(output)?;
-        }
-        self.step("after", self.conclude.as_deref())?;
+        self.step("before", self.prepare.as_deref(), Steps::done)?;
+        let run = self.run();
+        // What a run leaves that failed, or was interrupted, would be in the way of the next one, too.
+        let done = if interrupt::wished() { Steps::done_at_the_end } else { Steps::done };
+        let clocked = match (run, self.step("after", self.conclude.as_deref(), done)) {
+            (Err(failed), Err(too)) => Err(format!("{failed}; and {too}")),
+            (run, concluded) => run.and_then(|clocked| concluded.map(|()| clocked)),
+        }?;
         if clocked.seconds < SHORT {
             self.is_short.set(true);
         }
@@ -90,7 +90,16 @@ impl Work for CmdWork {
 }
 
 impl CmdWork {
-    /// One run, which did not fail.
+    /// One run, which did not fail, and gave what the others did.
+    fn run(&self) -> Result<Clocked, String> {
+        let directory = self.compared_in.as_deref();
+        let mut output = directory.map(file_in).transpose()?;
+        let clocked = self.clocked(output.as_ref())?;
+        output.as_mut().map_or(Ok(()), |output| self.compare(output))?;
+        Ok(clocked)
+    }
+
+    /// The same, whatever it gave.
     fn clocked(&self, output: Option<&File>) -> Result<Clocked, String> {
         let mut errors = file_in(&std::env::temp_dir())?;
         let asked = Asked {
@@ -130,10 +139,14 @@ impl CmdWork {
         })
     }
 
-    fn step(&self, when: &str, text: Option<&str>) -> Result<(), String> {
+    fn step(
+        &self,
+        when: &str,
+        text: Option<&str>,
+        done: fn(&Steps, &str) -> Result<(), String>,
+    ) -> Result<(), String> {
         text.map_or(Ok(()), |text| {
-            self.steps
-                .done(text)
+            done(&self.steps, text)
                 .map_err(|why| format!("what was to be done {when} each run failed: {why}"))
         })
     }

@@ -352,6 +352,39 @@ fn steps_that_fail_are_told_and_the_cleanup_is_done() {
         .refused(1, &["what was to be done before each run failed: false"]);
 }
 
+#[test]
+fn what_is_to_be_done_after_each_run_is_done_after_one_that_fails_too() {
+    let folder = folder();
+    let log = || {
+        let log = fs::read_to_string(folder.path().join("log")).expect("they wrote");
+        fs::remove_file(folder.path().join("log")).expect("it is there");
+        log
+    };
+    let steps = ["-p", "echo before >> log", "--conclude", "echo after >> log"];
+    let failing = ["echo run >> log; false"];
+    bench(folder.path(), &[&failing[..], &steps].concat()).refused(1, &["it ended with 1"]);
+    assert_eq!(log(), "before\nrun\nafter\n");
+    // One that gives something else has been run as well.
+    let differing = ["echo run >> log; wc -l < log", "--check-output"];
+    bench(folder.path(), &[&differing[..], &steps].concat())
+        .refused(1, &["its output differs from its first output"]);
+    assert_eq!(log(), "before\nrun\nafter\n".repeat(2));
+    let both = ["exit 3", "--conclude", "echo why >&2; exit 4"];
+    let told = "it ended with 3; --ignore-failure measures it all the same; and what was to be done \
+                after each run failed: echo why >&2; exit 4 (exit status: 4); it said: why";
+    bench(folder.path(), &both).refused(1, &[told]);
+}
+
+#[test]
+fn what_is_to_be_done_after_each_run_is_done_after_one_that_is_interrupted() {
+    let folder = folder();
+    let conclude = "sleep 0.2; echo after > log";
+    let words = ["bench", "cmd", "--no-store", "echo $$ > left; exec sleep 100"];
+    let words = [&words[..], &["--conclude", conclude]].concat();
+    takes_along(&words, folder.path(), Signal::TERM);
+    assert_eq!(fs::read_to_string(folder.path().join("log")).expect("it was done"), "after\n");
+}
+
 /// The process that has written its number there.
 #[track_caller]
 fn written(file: &Path) -> Pid {

@@ -382,10 +382,20 @@ fn listed_values(list: &str) -> Vec<String> {
     values
 }
 
+/// The text with the value of each parameter where its name stands; what looks like a name in a value is none.
 fn filled(text: &str, values: &[(String, String)]) -> String {
-    values
-        .iter()
-        .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+    let (mut whole, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('{') {
+        whole += &rest[..at];
+        let behind = &rest[at + 1..];
+        let named = |(name, value): &(String, String)| {
+            Some((value.clone(), behind.strip_prefix(name.as_str())?.strip_prefix('}')?))
+        };
+        let (value, left) = values.iter().find_map(named).unwrap_or_else(|| ("{".into(), behind));
+        whole += &value;
+        rest = left;
+    }
+    whole + rest
 }
 
 pub(super) fn tolerated(asked: Option<&str>) -> anyhow::Result<Tolerated> {

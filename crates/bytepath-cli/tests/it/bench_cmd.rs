@@ -114,6 +114,11 @@ fn each_command_may_have_steps_of_its_own_and_names_and_parameters() {
     assert_eq!(listed.well().stdout, wanted);
     let commas = bench(folder.path(), &["echo {n}", "-L", "n", r"a\,b,c\\,\d", "--list"]);
     assert_eq!(commas.well().stdout, "echo a,b\necho c\\\necho \\d\n");
+    // What looks like a parameter in a value is what the value says.
+    let values = ["-L", "foo", "{bar},{foo}", "-L", "bar", "quux", "--list"];
+    let braces = bench(folder.path(), &[&["{ echo ${foo} {bar} {bar; }"][..], &values].concat());
+    let wanted = "{ echo ${bar} quux {bar; }\n{ echo ${foo} quux {bar; }\n";
+    assert_eq!(braces.well().stdout, wanted);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! `bytepath bench movers`: cat, pv and their like, side by side between the same two ends.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytepath::inlets::Inlet;
 use bytepath::profile::End;
+use bytepath_lab::arm::Arm;
 use bytepath_lab::experiments::movers::{self, Program};
 use bytepath_lab::experiments::pairs;
 use bytepath_lab::peers::Peer;
@@ -13,7 +14,7 @@ use clap::Args;
 use super::measuring::{BLOCKS, Measuring, Sampling, directory, telling};
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::against_first;
+use crate::measured::{against_first, none_twice};
 use crate::usage::wrong_usage;
 use crate::values;
 
@@ -72,28 +73,16 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
     {
         return Err(wrong_usage("the inlet splice-null empties pipes, and the sink is a socket"));
     }
-    let program = this_program()?;
-    let outputs = options.measuring.outputs()?;
-    let dir = directory(&options.dir)?;
-    let site = Site::prepare(&dir, options.bytes)?;
-    let file = site.file();
-    let setup = pairs::Setup {
-        program: &program,
-        directory: &dir,
-        file: &file,
-        inlet: options.inlet.map_or("read", Inlet::name),
-    };
-    let peers = options.peer.iter().map(|peer| {
-        let name = peer.words.join(" ");
-        peer.found().map(|words| Program { name: name.clone(), words }).map_err(|why| (name, why))
-    });
-    let beside = Site::prepare(&dir, 0)?;
-    let others = options.with.iter().map(|line| Ok(other(line, &beside)));
-    let ours = movers::ours(&program).into_iter().map(Ok);
-    let arms = movers::arms(options.pair, peers.chain(others).chain(ours).collect(), &setup);
     if options.with.iter().any(|line| line.trim().is_empty()) {
         return Err(wrong_usage("--with needs the words of a program"));
     }
+    let dir = directory(&options.dir)?;
+    // Before the files are made.
+    arms(options, &dir, Path::new(""), Path::new(""))?;
+    let outputs = options.measuring.outputs()?;
+    let site = Site::prepare(&dir, options.bytes)?;
+    let beside = Site::prepare(&dir, 0)?;
+    let arms = arms(options, &dir, &site.file(), &beside.file())?;
     let mut settings = options.measuring.settings(Some(options.bytes));
     settings.others.insert("directory".into(), dir.display().to_string().into());
     if let Some(inlet) = options.inlet {
@@ -105,9 +94,27 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
     show(&record, None, outputs)
 }
 
-fn other(line: &str, beside: &Site) -> Program {
+fn arms(options: &Movers, dir: &Path, file: &Path, beside: &Path) -> anyhow::Result<Vec<Arm>> {
+    let program = this_program()?;
+    let setup = pairs::Setup {
+        program: &program,
+        directory: dir,
+        file,
+        inlet: options.inlet.map_or("read", Inlet::name),
+    };
+    let peers = options.peer.iter().map(|peer| {
+        let name = peer.words.join(" ");
+        peer.found().map(|words| Program { name: name.clone(), words }).map_err(|why| (name, why))
+    });
+    let others = options.with.iter().map(|line| Ok(other(line, beside)));
+    let ours = movers::ours(&program).into_iter().map(Ok);
+    let programs = peers.chain(others).chain(ours).collect();
+    none_twice(movers::arms(options.pair, programs, &setup))
+}
+
+fn other(line: &str, beside: &Path) -> Program {
     let word = |word: &str| match word {
-        "{file}" => beside.file().display().to_string(),
+        "{file}" => beside.display().to_string(),
         _ => word.to_owned(),
     };
     Program { name: line.to_owned(), words: line.split_whitespace().map(word).collect() }

@@ -330,8 +330,13 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn arms_are_named_without_making_anything() {
+fn arms_are_named_or_refused_without_making_anything() {
     let yard = Yard::new();
+    let refused = |words: [&str; 2], says: &[&str]| {
+        run(&mut yard.command(&[&words[..], &SHORT].concat())).refused(2, says);
+    };
+    refused(["--arms", "no-such"], &["no arm matches no-such"]);
+    refused(["--with", "cp"], &["dir/one/hot/cp would run twice"]);
     let words = ["--list", "--on", "dir,ext4", "--work", "tree", "--cache", "hot,cold"];
     let listed = run(&mut yard.command(&words)).well().stdout;
     let expected = "dir/tree/hot/cp\ndir/tree/hot/bytepath-cp\ndir/tree/cold/cp\n\

@@ -114,9 +114,12 @@ fn ends_that_are_none_are_refused() {
     refused("null:pipe", "only be the sink");
     run(&mut bytepath(&["bench", "movers", "--pair", "file:socket", "--inlet", "splice-null"]))
         .refused(2, &["empties pipes, and the sink is a socket"]);
-    run(&mut bytepath(&["bench", "movers", "--bytes", "1M", "--peer", "cat", "--with", "cat"]))
-        .refused(2, &["cat would run twice"]);
-    run(&mut bytepath(&["bench", "movers", "--with", " "])).refused(2, &["--with needs"]);
+    // Before any file is made, which none can be there.
+    let with = ["bench", "movers", "--dir", "/proc", "--peer", "cat", "--with"];
+    let with = |line: &str| run(&mut bytepath(&[&with[..], &[line]].concat()));
+    with("cat").refused(2, &["cat would run twice"]);
+    with(" ").refused(2, &["--with needs"]);
+    with("sh").refused(1, &["cannot make files"]);
     run(&mut bytepath(&["bench", "movers", "--dir", "/no/such"])).refused(1, &["/no/such"]);
 }
 

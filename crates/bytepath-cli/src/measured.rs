@@ -9,7 +9,7 @@ use anyhow::bail;
 use bytepath_lab::arm::Arm;
 use bytepath_lab::lab::{self, Settings};
 use bytepath_lab::tune::Prepared;
-use bytepath_report::Record;
+use bytepath_report::{NAME_CHARS_MAX, Record};
 
 use crate::usage::wrong_usage;
 use looked_at::tell_refusals;
@@ -22,7 +22,7 @@ pub(crate) fn measured(
     reference: &str,
     settings: &Settings,
 ) -> anyhow::Result<Record> {
-    let arms = none_twice(arms)?;
+    let arms = well_named(arms)?;
     if let Some(how) = settings.explain {
         tell_refusals(how);
     }
@@ -30,8 +30,16 @@ pub(crate) fn measured(
     Ok(lab::run(experiment, arms, reference, settings, &mut progress)?)
 }
 
-/// The arms, none of which is another one's twin, as values that are given twice make them.
-pub(crate) fn none_twice(arms: Vec<Arm>) -> anyhow::Result<Vec<Arm>> {
+/// The arms, of which none has a name that no record may have, or is another one's twin, as values that are
+/// given twice make them.
+pub(crate) fn well_named(arms: Vec<Arm>) -> anyhow::Result<Vec<Arm>> {
+    let longest = arms.iter().map(|arm| arm.name.chars().count()).max().unwrap_or(0);
+    if longest > NAME_CHARS_MAX {
+        return Err(wrong_usage(format!(
+            "an arm would be called by {longest} characters, and {NAME_CHARS_MAX} is the most: put its \
+             command into a script, or name it with -n, which bench cmd has"
+        )));
+    }
     let mut names = HashSet::new();
     match arms.iter().find(|arm| !names.insert(&arm.name)) {
         Some(arm) => {

@@ -10,7 +10,7 @@ use bytepath_lab::arm::Arm;
 use bytepath_lab::cmd_work::{By, Steps};
 use bytepath_lab::experiments::cmd::{self, Asked, Shared};
 use bytepath_lab::to_the_end::Tolerated;
-use bytepath_report::{NAME_CHARS_MAX, Record, Status};
+use bytepath_report::{Record, Status};
 use clap::Args;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use super::input::Input;
 use super::measuring::{BLOCKS, Measuring, Sampling, telling};
 use super::results::{print, told};
 use crate::hidden::this_program;
-use crate::measured::against_first;
+use crate::measured::{against_first, well_named};
 use crate::said::say;
 use crate::usage::wrong_usage;
 
@@ -157,6 +157,7 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
             warm_ups: options.warmup,
         },
     );
+    let arms = well_named(arms)?;
     if options.listing.list {
         return listed(&arms);
     }
@@ -259,12 +260,6 @@ fn commands(options: &Cmd, combinations: &[Values]) -> anyhow::Result<Vec<Asked>
                 return Err(wrong_usage("an empty command takes no time; write what is to run"));
             }
             let name = options.name.get(index).map_or_else(|| text.clone(), |name| filled(name));
-            if name.len() > NAME_CHARS_MAX {
-                return Err(wrong_usage(format!(
-                    "a command of {} bytes is no name for the table: give it one with -n",
-                    name.len()
-                )));
-            }
             if asked.iter().any(|known| known.name == name) {
                 let hint = match values.first() {
                     Some((variable, _)) => format!(", which may have {{{variable}}} in it"),

@@ -16,7 +16,7 @@ use super::choosing::{Listing, listed, once_each, those_matching};
 use super::measuring::{Measuring, Sampling, adding, directory};
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::{against_first, none_twice};
+use crate::measured::{against_first, well_named};
 use crate::usage::wrong_usage;
 use crate::values::{self, unknown};
 
@@ -134,7 +134,7 @@ pub(super) fn run(options: &Copy) -> anyhow::Result<()> {
     // Before anything is made, also where all of it is to be.
     let named = |kind: &ground::Kind| Place::named(*kind, &options.work);
     let places: Vec<_> = options.on.iter().map(named).collect();
-    let arms = none_twice(those_matching(copy::arms(&places, &asked), &options.arms)?)?;
+    let arms = well_named(those_matching(copy::arms(&places, &asked), &options.arms)?)?;
     if options.listing.list {
         return listed(&arms);
     }

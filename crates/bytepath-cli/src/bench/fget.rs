@@ -12,7 +12,7 @@ use super::choosing::{Listing, listed, those_matching};
 use super::measuring::{ALL, Measuring, Sampling, Times, telling};
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::{against_first, none_twice};
+use crate::measured::{against_first, well_named};
 use crate::serve;
 
 /// What does a descriptor cost? A service in situations that differ in who shares its table
@@ -84,7 +84,7 @@ pub(super) fn run(options: &Fget) -> anyhow::Result<()> {
         clients: options.clients.into(),
         memcached: options.peer.map(|Peer::Memcached| fget_work::memcached()),
     };
-    let arms = none_twice(fget::arms(&axes, &program))?;
+    let arms = well_named(fget::arms(&axes, &program))?;
     let arms = those_matching(arms, &options.arms)?;
     if options.listing.list {
         return listed(&arms);

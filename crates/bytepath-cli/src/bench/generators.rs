@@ -8,7 +8,7 @@ use super::choosing::{Listing, listed, placements, those_matching};
 use super::measuring::{ALL, Measuring, Sampling, Times, telling};
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::{against_first, none_twice};
+use crate::measured::{against_first, well_named};
 use crate::values;
 
 /// How fast do bytes that are made up go through a pipe? Beside yes, seq, dd, openssl
@@ -57,7 +57,7 @@ pub(super) fn run(options: &Generators) -> anyhow::Result<()> {
     let program = this_program()?;
     let placements = placements(&options.placement.concat())?;
     let arms = generators::arms(&options.kind, &placements, &program);
-    let arms = none_twice(those_matching(arms, &options.arms)?)?;
+    let arms = well_named(those_matching(arms, &options.arms)?)?;
     if options.listing.list {
         return listed(&arms);
     }

@@ -18,7 +18,7 @@ use super::measuring::{
 };
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::{against_first, none_twice};
+use crate::measured::{against_first, well_named};
 use crate::usage::wrong_usage;
 use crate::{pass, trip, values};
 
@@ -122,7 +122,7 @@ fn timed(
     arms: Vec<Arm>,
     [usual, quick]: [Sampling; 2],
 ) -> anyhow::Result<()> {
-    let arms = none_twice(arms)?;
+    let arms = well_named(arms)?;
     if options.listing.list {
         return listed(&arms);
     }
@@ -154,7 +154,7 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
         let (keeps, directory, program) = (options.sink, &*directory, &*program);
         let setup = ipc::Setup { program, file: &file, bytes, checksum, keeps, directory };
         let arms = ipc::arms(&placements, &setup);
-        none_twice(those_matching_as(arms, &options.arms, &globs(&options.arms))?)
+        well_named(those_matching_as(arms, &options.arms, &globs(&options.arms))?)
     };
     if options.listing.list {
         return listed(&arms(PathBuf::new(), 0, 0)?);

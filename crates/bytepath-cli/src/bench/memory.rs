@@ -13,7 +13,7 @@ use super::choosing::{Listing, listed, once_each, those_matching};
 use super::measuring::{ALL, Measuring, Sampling, Times, telling};
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::{against_first, none_twice};
+use crate::measured::{against_first, well_named};
 use crate::{sweep, values};
 
 /// How fast is memory? Reading, writing, filling and copying, by block, page size and threads
@@ -85,7 +85,7 @@ pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
         available_bytes: bytepath::machine::memory_room().bytes,
         sizes: if options.measuring.quick { QUICK_SIZES } else { SIZES },
     };
-    let arms = none_twice(those_matching(memory::arms(&axes, &setup), &options.arms)?)?;
+    let arms = well_named(those_matching(memory::arms(&axes, &setup), &options.arms)?)?;
     if options.listing.list {
         return listed(&arms);
     }

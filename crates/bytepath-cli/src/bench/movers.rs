@@ -14,7 +14,7 @@ use clap::Args;
 use super::measuring::{BLOCKS, Measuring, Sampling, directory, telling};
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::{against_first, none_twice};
+use crate::measured::{against_first, well_named};
 use crate::usage::wrong_usage;
 use crate::values;
 
@@ -109,7 +109,7 @@ fn arms(options: &Movers, dir: &Path, file: &Path, beside: &Path) -> anyhow::Res
     let others = options.with.iter().map(|line| Ok(other(line, beside)));
     let ours = movers::ours(&program).into_iter().map(Ok);
     let programs = peers.chain(others).chain(ours).collect();
-    none_twice(movers::arms(options.pair, programs, &setup))
+    well_named(movers::arms(options.pair, programs, &setup))
 }
 
 fn other(line: &str, beside: &Path) -> Program {

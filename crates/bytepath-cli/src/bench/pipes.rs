@@ -13,7 +13,7 @@ use super::choosing::{Listing, listed, placements};
 use super::measuring::{ALL, Measuring, Sampling, Times, telling};
 use super::results::show;
 use crate::hidden::this_program;
-use crate::measured::{measured, none_twice};
+use crate::measured::{measured, well_named};
 use crate::patterns::{by_each, is_named, patterns};
 use crate::usage::wrong_usage;
 use crate::values;
@@ -96,7 +96,7 @@ pub(crate) fn pipes_arms(options: &Pipes) -> anyhow::Result<Vec<Arm>> {
         true => Vec::new(),
         false => options.arms.iter().cloned().chain(peers).collect(),
     };
-    none_twice(chosen(pipes::arms(&axes, &program), &globs)?)
+    well_named(chosen(pipes::arms(&axes, &program), &globs)?)
 }
 
 fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {

@@ -556,6 +556,14 @@ fn wrong_words_are_told_before_anything_runs() {
     for (words, told) in cases {
         bench(folder.path(), words).refused(2, &[told]);
     }
+    // So long a name is one that no record may have; what counts is its characters, not its bytes.
+    let (long, most) = (format!("true {}", "é".repeat(20_000)), "é".repeat(20_000));
+    let marks = ["-s", "touch made"];
+    bench(folder.path(), &[&[&*long][..], &marks].concat()).refused(2, &["20005 characters", "-n"]);
+    assert!(!folder.path().join("made").exists());
+    let kept = ["-n", &most, "--blocks", "2", "--json", "record"];
+    bench(folder.path(), &[&[&*long][..], &kept].concat()).well();
+    run(bytepath(&["report", "record"]).current_dir(folder.path())).well();
     let same = ["true", "-L", "n", "1,2", "-p", "echo {n}"];
     bench(folder.path(), &same).refused(2, &["name them with -n, which may have {n} in it"]);
     bench(folder.path(), &["true", "--input", "absent"]).refused(1, &["cannot read absent"]);

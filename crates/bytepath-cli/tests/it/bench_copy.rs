@@ -337,6 +337,8 @@ fn arms_are_named_or_refused_without_making_anything() {
     };
     refused(["--arms", "no-such"], &["no arm matches no-such"]);
     refused(["--with", "cp"], &["dir/one/hot/cp would run twice"]);
+    let long = "x".repeat(19_995);
+    refused(["--with", &long], &["characters", "command into a script"]);
     let words = ["--list", "--on", "dir,ext4", "--work", "tree", "--cache", "hot,cold"];
     let listed = run(&mut yard.command(&words)).well().stdout;
     let expected = "dir/tree/hot/cp\ndir/tree/hot/bytepath-cp\ndir/tree/cold/cp\n\

@@ -119,6 +119,7 @@ fn ends_that_are_none_are_refused() {
     let with = |line: &str| run(&mut bytepath(&[&with[..], &[line]].concat()));
     with("cat").refused(2, &["cat would run twice"]);
     with(" ").refused(2, &["--with needs"]);
+    with(&"x".repeat(20_001)).refused(2, &["20001 characters", "command into a script"]);
     with("sh").refused(1, &["cannot make files"]);
     run(&mut bytepath(&["bench", "movers", "--dir", "/no/such"])).refused(1, &["/no/such"]);
 }

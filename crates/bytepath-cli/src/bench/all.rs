@@ -139,7 +139,11 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
     drop(measuring);
     if let (Some(page), false) = (&options.report, made.is_empty()) {
         paged(&made, page)?;
-        let what = if interrupted { "what was measured is" } else { "all of them are" };
+        let what = match made.len() {
+            _ if interrupted => "what was measured is",
+            count if count == ran => "all of them are",
+            count => &format!("the results of {count} of {ran} experiments are"),
+        };
         tell(&format!("{what} in {}", page.display()))?;
     }
     if interrupted {

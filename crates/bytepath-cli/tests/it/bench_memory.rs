@@ -326,20 +326,17 @@ fn experiments_are_listed_and_all_of_them_can_be_run_but_some() {
     assert!(page.starts_with('#'), "{page}");
     let record = std::fs::read_to_string(json.join("overhead.json")).expect("its record");
     assert!(record.contains("bytepath.record/1"));
+    assert!(done.stdout.contains("=== all of them are in "), "{done:?}");
     // One that fails is told.
     let denied = format!(
-        "cd {} && exec {BYTEPATH} bench all --quick --no-store --dir /no/such \
+        "cd {} && exec {BYTEPATH} bench all --quick --no-store --dir /no/such --report page.html \
          --without {}",
         folder.path().display(),
-        others
-            .iter()
-            .filter(|name| **name != "pages")
-            .copied()
-            .chain(["overhead"])
-            .collect::<Vec<_>>()
-            .join(",")
+        others.iter().filter(|name| **name != "pages").copied().collect::<Vec<_>>().join(",")
     );
-    shell(&denied).refused(1, &["bench pages", "/no/such", "these failed: pages"]);
+    let denied = shell(&denied).refused(1, &["bench pages", "/no/such", "these failed: pages"]);
+    let told = "=== the results of 1 of 2 experiments are in page.html";
+    assert!(denied.stdout.contains(told), "{denied:?}");
 }
 
 #[test]

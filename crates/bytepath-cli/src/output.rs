@@ -85,6 +85,11 @@ impl Output {
         }
     }
 
+    /// The file, where it is one that is replaced, and not written as it is.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.is_file().then_some(&*self.path)
+    }
+
     /// Whether writing waits for nobody who reads.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.way, Way::Replaced)

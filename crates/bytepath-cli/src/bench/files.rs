@@ -24,7 +24,6 @@ use super::results::show;
 use crate::drive::{Rw, access, count};
 use crate::hidden::this_program;
 use crate::measured::against_first;
-use crate::output::is_stdout;
 use crate::patterns::matching;
 use crate::said::say;
 use crate::usage::wrong_usage;
@@ -164,7 +163,7 @@ pub(super) fn run(options: &Files) -> anyhow::Result<()> {
     }
     let outputs = options.measuring.outputs()?;
     let device = options.made_device()?;
-    let record = options.record(&names, device.as_ref());
+    let record = options.record(&names, device.as_ref(), outputs.json_file());
     // Nobody has it open any more.
     if let Some(Err(why)) = device.map(Made::remove) {
         say(format_args!("bytepath: the device that was made cannot be removed: {why}"));
@@ -245,7 +244,12 @@ impl Files {
     }
 
     /// Measures, and leaves no file open.
-    fn record(&self, names: &[String], device: Option<&Made>) -> anyhow::Result<Record> {
+    fn record(
+        &self,
+        names: &[String],
+        device: Option<&Made>,
+        json: Option<&Path>,
+    ) -> anyhow::Result<Record> {
         let program = this_program()?;
         let given = self.given(device)?;
         let io_bytes = self.io_bytes(given.as_ref())?;
@@ -253,13 +257,13 @@ impl Files {
         let shape = self.shape(io_bytes, settings.seed);
         let directory = self.makes_files().then(|| self.directory()).transpose()?;
         self.describe(&shape, directory.as_deref(), &mut settings.others);
+        let peer = self.peer.as_ref().map(|_| self.peer(json)).transpose()?;
         let sites = match self.sites(names, given, io_bytes) {
             Err(_) if bytepath_lab::interrupt::wished() => {
                 bail!("interrupted before anything was measured")
             }
             sites => sites?,
         };
-        let peer = self.peer.as_ref().map(|_| self.peer()).transpose()?;
         let fio = peer.as_ref().map(|(fio, _)| fio);
         let arms = files::arms(names, &sites, &shape, &program, fio);
         against_first(files::DESCRIPTION.recorded(), arms, &settings)
@@ -431,10 +435,10 @@ impl Files {
         directory(self.dir.as_deref().unwrap_or(Path::new(".")))
     }
 
-    /// The peer, and what removes its job files where nobody wants them.
-    fn peer(&self) -> anyhow::Result<(fio::Fio, Option<Folder>)> {
-        let beside = self.measuring.json.as_ref().filter(|path| !is_stdout(path)).map(|path| {
-            let mut name = path.clone().into_os_string();
+    /// The peer, and what removes its job files where nobody wants them, as where the record is no file.
+    fn peer(&self, json: Option<&Path>) -> anyhow::Result<(fio::Fio, Option<Folder>)> {
+        let beside = json.map(|path| {
+            let mut name = path.to_owned().into_os_string();
             name.push(".jobs");
             PathBuf::from(name)
         });

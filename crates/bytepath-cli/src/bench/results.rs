@@ -1,7 +1,7 @@
 //! Where the results of an experiment go, and how they are shown.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use bytepath_lab::lab;
@@ -70,6 +70,13 @@ pub(super) struct Outputs {
     keep: bool,
     /// Until they are written, a signal ends the run and not the program.
     measuring: interrupt::Measuring,
+}
+
+impl Outputs {
+    /// The file that the record is written to, where that is a file.
+    pub(super) fn json_file(&self) -> Option<&Path> {
+        self.json.as_ref()?.file()
+    }
 }
 
 /// Shows the results. An arm that could run, and then failed, is told by the exit code too.

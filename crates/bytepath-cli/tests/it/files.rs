@@ -9,7 +9,7 @@ use bytepath_report::{latency, schema};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{BYTEPATH, arms, bytepath, installed, root, run, text};
+use crate::program::{BYTEPATH, arms, bytepath, entries, installed, root, run, shell, text};
 
 /// Short enough for a test; the figures mean nothing.
 const SHORT: &[&str] = &[
@@ -233,6 +233,22 @@ fn fio_does_the_same_work_from_a_job_file_that_is_kept() {
     }
     let sync = fs::read_to_string(jobs.join("fio-pread@buffered.fio")).expect("it is kept");
     assert!(sync.contains("ioengine=psync") && sync.contains("numjobs=3"), "{sync}");
+}
+
+#[test]
+fn jobs_are_kept_beside_a_record_that_is_a_file_and_no_other() {
+    let folder = folder();
+    let line = |json: &str| {
+        let dir = folder.path().display();
+        let words = "--peer fio --buffered --arms pread --size 1M --blocks 2 --quick --no-store";
+        shell(&format!("cd {dir} && exec $bytepath bench files {words} --json {json}")).well()
+    };
+    line("/dev/fd/3 3>record");
+    assert_eq!(entries(folder.path()), [folder.path().join("record")]);
+    line("record");
+    let mut kept = entries(folder.path());
+    kept.sort();
+    assert_eq!(kept, ["record", "record.jobs"].map(|name| folder.path().join(name)));
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Missing {
             "system calls were traced for {:.0}% of the time, which stand for the rest: they came too fast \
              to trace them all; what is told of each call (~) is an estimate, and one that was made only in \
              the rest of the time has no row{}",
-            (part * 100.0).max(1.0),
+            (part * 100.0).clamp(1.0, 99.0),
             if counted { all } else { "" }
         ))
     }

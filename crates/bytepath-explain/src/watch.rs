@@ -131,11 +131,10 @@ impl Watch {
         let Some(sampled) = sampled else {
             let explained = Explained { seconds, counters, ..Explained::default() };
             let explained = Explained { missing: self.missing, ..explained };
+            let (seen, cpus) = (Seen::Threads, self.cpus.len());
+            let sentence = sentence(&explained, Known { own: 0, cpus, seen, usable: 1.0 });
             return Looked {
-                explained: Explained {
-                    sentence: sentence(&explained, Known { own: 0, cpus: self.cpus.len() }),
-                    ..explained
-                },
+                explained: Explained { sentence, ..explained },
                 profile: Profile::default(),
             };
         };
@@ -161,10 +160,12 @@ impl Watch {
         let whole = sampled.view == View::Cpus;
         let seen = match (whole, self.its_cpus) {
             (false, _) => Seen::Threads,
-            (true, true) => Seen::ItsCpus,
+            (true, true) => Seen::ItsCpus(self.cpus.len()),
             (true, false) => Seen::Cpus(self.cpus.len()),
         };
-        let known = Known { own: of_the_work(&profile), cpus: self.cpus.len() };
+        let usable = seen.usable(&profile, self.settings.hz);
+        let (own, cpus) = (of_the_work(&profile), self.cpus.len());
+        let known = Known { own, cpus, seen, usable };
         let explained = Explained {
             source: sampled.source.name().to_owned(),
             hz: self.settings.hz,
@@ -177,7 +178,7 @@ impl Watch {
             missing: self.missing,
             ..Explained::default()
         };
-        let mut explained = filled(explained, &profile, seen);
+        let mut explained = filled(explained, &profile, seen, usable);
         explained.sentence = sentence(&explained, known);
         Looked { explained, profile }
     }
@@ -253,11 +254,11 @@ fn add(profile: &mut Profile, name: &str, part: Part, count: u64) {
 }
 
 /// What the samples say, put into an explanation that has all the rest but the sentence.
-fn filled(mut explained: Explained, profile: &Profile, seen: Seen) -> Explained {
+fn filled(mut explained: Explained, profile: &Profile, seen: Seen, usable: f64) -> Explained {
     let known = Classes::built_in();
     let classes = known.of_all(profile);
     explained.samples = profile.samples();
-    let shares = shares(profile, &classes, seen, explained.hz);
+    let shares = shares(profile, &classes, seen, usable);
     explained.classes = shares.into_iter().map(class_share).collect();
     let share = explained.classes.iter().find(|class| class.name == UNCLAIMED);
     let share = share.map_or(0.0, |class| class.share);
@@ -392,7 +393,7 @@ mod tests {
         add(&mut profile, IDLE, Part::Idle, 170);
         profile.stacks[0].frames = vec![0];
         // Of two CPUs, one could be used: half of what was sampled is no time of the work's.
-        let explained = filled(Explained::default(), &profile, Seen::Cpus(2));
+        let explained = filled(Explained::default(), &profile, Seen::Cpus(2), 1.0);
         let class = explained.classes.iter().find(|class| class.name == UNCLAIMED).expect("it is");
         let [only] = explained.unclaimed.as_slice() else { panic!("{:?}", explained.unclaimed) };
         assert!((only.share - class.share).abs() < 1e-9, "{only:?} of {class:?}");
@@ -464,7 +465,7 @@ mod tests {
         let mut profile = Profile { symbols: vec![nameless], ..Profile::default() };
         add(&mut profile, "work", Part::Work, 30);
         profile.stacks[0].frames = vec![0, 0];
-        let explained = filled(Explained::default(), &profile, Seen::Threads);
+        let explained = filled(Explained::default(), &profile, Seen::Threads, 1.0);
         assert_eq!(explained.classes[0].name, UNDIVIDED);
         assert!(explained.unclaimed.is_empty());
     }

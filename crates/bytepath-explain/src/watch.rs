@@ -8,7 +8,7 @@ use bytepath_report::{ClassShare, Explained};
 use crate::came_from::{by_call, unclaimed};
 use crate::classes::{Classes, DESCRIPTORS, UNCLAIMED, UNDIVIDED};
 use crate::counters::{Counted, Counting, name, why};
-use crate::missing::{Missing, NO_SAMPLES};
+use crate::missing::{Missing, NO_SAMPLES, rate_of};
 use crate::open::{Source, View};
 use crate::profile::{IDLE, Part, Profile, Stack, Thread};
 use crate::sampler::{Sampled, Sampling, online};
@@ -49,7 +49,9 @@ impl Watch {
     ///
     /// It never fails: what cannot be seen is told by what was seen.
     pub fn start(whom: Whom, pinned: &[usize], settings: &Settings) -> Watch {
-        let mut missing = Vec::new();
+        let (hz, fewer) = rate_of(settings.hz);
+        let settings = Settings { hz, ..settings.clone() };
+        let mut missing: Vec<String> = fewer.into_iter().map(|fewer| fewer.0).collect();
         let mut cpus: Vec<u32> = match pinned {
             [] => allowed(whom),
             pinned => pinned.iter().filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
@@ -73,7 +75,7 @@ impl Watch {
                 .ok()
         });
         let own: Vec<u32> = tracing.iter().map(|tracing| tracing.tid).collect();
-        let sampling = Sampling::start(whom, &cpus, settings, &own, &mut missing)
+        let sampling = Sampling::start(whom, &cpus, &settings, &own, &mut missing)
             .map_err(|why| missing.push(why.0))
             .ok();
         let counted = Counted {
@@ -90,7 +92,7 @@ impl Watch {
         }
         Watch {
             whom,
-            settings: settings.clone(),
+            settings,
             idle_s: idle_s(&cpus),
             cpus,
             its_cpus: !pinned.is_empty(),

@@ -1,6 +1,6 @@
 //! Samples counted by the stack they were taken in, as records come in.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::record::{Kind, Record, Sample};
 use crate::world::{Place, Whose, World};
@@ -43,13 +43,18 @@ pub(crate) struct Collected {
     pub(crate) counts: Vec<u64>,
     pub(crate) moments: Vec<Moment>,
     pub(crate) lost: u64,
+    /// The CPUs whose time counts: those that the work may run on, and any other that it is seen on.
+    pub(crate) cpus: BTreeSet<u32>,
+    /// Samples of other CPUs, by CPU and stack: until the end nobody knows whether they count.
+    elsewhere: HashMap<(u32, u32), u64>,
     thread_numbers: HashMap<Thread, u32>,
     place_numbers: HashMap<Place, u32>,
     stack_numbers: HashMap<RawStack, u32>,
 }
 
 impl Collected {
-    pub(crate) fn new(world: World) -> Collected {
+    /// Nothing yet of work that may run on these CPUs.
+    pub(crate) fn new(world: World, cpus: impl IntoIterator<Item = u32>) -> Collected {
         Collected {
             world,
             threads: Vec::new(),
@@ -58,6 +63,8 @@ impl Collected {
             counts: Vec::new(),
             moments: Vec::new(),
             lost: 0,
+            cpus: cpus.into_iter().collect(),
+            elsewhere: HashMap::new(),
             thread_numbers: HashMap::new(),
             place_numbers: HashMap::new(),
             stack_numbers: HashMap::new(),
@@ -71,6 +78,16 @@ impl Collected {
             Kind::Lost(count) => self.lost += count,
             other => self.world.learn(other),
         }
+    }
+
+    /// Leaves out what was sampled on CPUs that the work neither may run on nor was seen on.
+    pub(crate) fn end(&mut self) {
+        for ((cpu, stack), count) in self.elsewhere.drain() {
+            if !self.cpus.contains(&cpu) {
+                self.counts[stack as usize] -= count;
+            }
+        }
+        self.moments.retain(|moment| self.cpus.contains(&moment.cpu));
     }
 
     fn sample(&mut self, time_ns: u64, cpu: u32, sample: &Sample) {
@@ -101,6 +118,11 @@ impl Collected {
             }
         };
         self.counts[stack as usize] += 1;
+        if whose == Whose::Work {
+            self.cpus.insert(cpu);
+        } else if !self.cpus.contains(&cpu) {
+            *self.elsewhere.entry((cpu, stack)).or_default() += 1;
+        }
         if self.moments.len() < MOMENTS_MAX {
             self.moments.push(Moment { time_ns, stack, cpu });
         }
@@ -133,5 +155,36 @@ impl Collected {
         self.threads.push(thread.clone());
         self.thread_numbers.insert(thread, number);
         number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_of_the_cpus_that_the_work_may_run_on_and_of_those_that_it_was_seen_on() {
+        // Numbers above any that the kernel gives (PID_MAX_LIMIT is 2^22).
+        let (work, other) = (1 << 24, 2 << 24);
+        let mut collected = Collected::new(World::new(&[work], []), [0]);
+        // Of CPU 2 nothing but others is seen, of CPU 1 the work at last.
+        for (time_ns, cpu, pid) in
+            [(1, 0, 0), (2, 1, other), (3, 2, other), (4, 1, 0), (5, 1, work), (6, 1, 0), (7, 2, 0)]
+        {
+            let sample =
+                Sample { pid, tid: pid, user: vec![1; pid.min(1) as usize], ..Sample::default() };
+            collected.take(Record { time_ns, cpu, kind: Kind::Sample(Box::new(sample)) });
+        }
+        assert_eq!(collected.counts.iter().sum::<u64>(), 7);
+        collected.end();
+        assert_eq!(collected.cpus, BTreeSet::from([0, 1]));
+        let whose = |stack: &RawStack| collected.threads[stack.thread as usize].whose;
+        let of = |part| {
+            let counts = collected.stacks.iter().zip(&collected.counts);
+            counts.filter(|(stack, _)| whose(stack) == part).map(|(_, count)| count).sum::<u64>()
+        };
+        assert_eq!([Whose::Idle, Whose::Others, Whose::Work].map(of), [3, 1, 1]);
+        let times: Vec<u64> = collected.moments.iter().map(|moment| moment.time_ns).collect();
+        assert_eq!(times, [1, 2, 4, 5, 6]);
     }
 }

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 
 use bytepath_report::Stack as Kept;
 
-use crate::profile::{KERNEL_MARK, Profile, Stack, Symbol};
+use crate::profile::{KERNEL_MARK, Part, Profile, Stack, Symbol, Thread};
 
 /// A record keeps at most so much text of stacks for an arm.
 const KEPT_BYTES_MAX: usize = 200 << 10;
+
+/// And beside it at most so much of stacks that were merged thread by thread.
+const MERGED_BYTES_MAX: usize = 50 << 10;
 
 /// What stands for stacks that were merged.
 pub(crate) const RARE: &str = "[rare]";
@@ -49,21 +52,39 @@ fn sorted(counts: BTreeMap<String, u64>) -> Vec<Kept> {
     stacks
 }
 
-/// As [`all`], with what is rare merged by thread and class, so that it stays small whatever ran.
+/// What stands for a thread where threads have too many names: one of the same part as it.
+fn any_like(thread: &Thread) -> &str {
+    match thread.part {
+        Part::Work => "other threads",
+        Part::Kernel => "[other threads]",
+        Part::Idle | Part::Others => &thread.name,
+    }
+}
+
+/// As [`all`], with what is rare merged by thread and class, and by class alone where threads have many
+/// names, so that it stays small whatever ran.
 pub(crate) fn bounded(profile: &Profile, classes: &[&str]) -> Vec<Kept> {
-    let mut lines: Vec<(String, u64, String)> = Vec::new();
+    let mut lines: Vec<(String, u64, [String; 2])> = Vec::new();
     for (number, stack) in profile.stacks.iter().enumerate() {
         if profile.counts[number] > 0 {
-            let thread = &profile.thread_of(stack).name;
-            let merged = format!("{thread};{RARE};{}", classes[number]);
+            let thread = profile.thread_of(stack);
+            let merged = [&thread.name, any_like(thread)]
+                .map(|name| format!("{name};{RARE};{}", classes[number]));
             lines.push((line(profile, stack), profile.counts[number], merged));
         }
     }
     lines.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    let (mut counts, mut bytes) = (BTreeMap::<String, u64>::new(), 0);
-    for (line, count, merged) in lines {
+    let (mut counts, mut bytes, mut merged_bytes) = (BTreeMap::<String, u64>::new(), 0, 0);
+    for (line, count, [of_thread, of_any]) in lines {
         bytes += line.len();
-        let kept = if bytes <= KEPT_BYTES_MAX { line } else { merged };
+        let kept = if bytes <= KEPT_BYTES_MAX {
+            line
+        } else if counts.contains_key(&of_thread) {
+            of_thread
+        } else {
+            merged_bytes += of_thread.len();
+            if merged_bytes <= MERGED_BYTES_MAX { of_thread } else { of_any }
+        };
         *counts.entry(kept).or_default() += count;
     }
     sorted(counts)
@@ -78,6 +99,7 @@ pub fn text(stacks: &[Kept]) -> String {
 mod tests {
     use super::*;
     use crate::classes::Classes;
+    use crate::profile::OTHERS;
 
     #[test]
     fn what_is_folded_unfolds_to_the_same() {
@@ -102,5 +124,31 @@ mod tests {
         assert!(bytes < KEPT_BYTES_MAX + 1000, "{bytes} bytes");
         assert_eq!(kept.iter().map(|stack| stack.count).sum::<u64>(), 40_000);
         assert_eq!(kept[0].frames, "thread;[rare];pipes and splice");
+    }
+
+    #[test]
+    fn however_many_names_threads_have_a_record_keeps_little_and_each_sample_its_class_and_part() {
+        let of = |number: usize| match number % 3 {
+            0 => format!("w-{number};main;pipe_write_[k]"),
+            1 => format!("[kworker/{number}:1];kthread_[k];pipe_write_[k]"),
+            _ => format!("w-{number};main"),
+        };
+        let mut lines: Vec<String> = (0..60_000).map(of).collect();
+        lines.extend(["idle;do_idle_[k]".to_owned(), OTHERS.to_owned()]);
+        let profile = Profile::from_folded(lines.iter().map(|line| (line.as_str(), 1)));
+        let kept = bounded(&profile, &Classes::built_in().of_all(&profile));
+        let bytes: usize = kept.iter().map(|stack| stack.frames.len()).sum();
+        assert!(bytes < KEPT_BYTES_MAX + MERGED_BYTES_MAX + 1000, "{bytes} bytes");
+        let again = kept.iter().map(|stack| (stack.frames.as_str(), stack.count));
+        let sums = |profile: &Profile| {
+            let mut sums = std::collections::HashMap::<_, u64>::new();
+            let classes = Classes::built_in().of_all(profile);
+            for (number, stack) in profile.stacks.iter().enumerate() {
+                let of = (classes[number].to_owned(), profile.thread_of(stack).part);
+                *sums.entry(of).or_default() += profile.counts[number];
+            }
+            sums
+        };
+        assert_eq!(sums(&Profile::from_folded(again)), sums(&profile));
     }
 }

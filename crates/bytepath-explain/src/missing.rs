@@ -17,6 +17,27 @@ pub struct Missing(pub(crate) String);
 /// The setting that says who may sample what.
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
+/// The setting that bounds how many samples a second there may be.
+const RATE_MAX: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+
+/// How many samples a second may be taken where so many are wanted, and what to say where it is fewer.
+pub(crate) fn rate_of(wanted_hz: u32) -> (u32, Option<Missing>) {
+    let most = fs::read_to_string(RATE_MAX).ok().and_then(|text| text.trim().parse().ok());
+    rate_within(wanted_hz, most.unwrap_or(u32::MAX))
+}
+
+fn rate_within(wanted_hz: u32, hz_max: u32) -> (u32, Option<Missing>) {
+    if wanted_hz <= hz_max {
+        return (wanted_hz, None);
+    }
+    let why = Missing(format!(
+        "{hz_max} samples a second of each CPU instead of {wanted_hz}: \
+         kernel.perf_event_max_sample_rate allows no more, which the kernel lowers by itself where \
+         samples take long; sysctl kernel.perf_event_max_sample_rate={wanted_hz}, as root, raises it"
+    ));
+    (hz_max.max(1), Some(why))
+}
+
 /// How what is missing begins where no samples can be taken.
 pub const NO_SAMPLES: &str = "no samples";
 
@@ -33,7 +54,7 @@ impl Missing {
             "system calls were traced for {:.0}% of the time, which stand for the rest: they came too fast \
              to trace them all; what is told of each call (~) is an estimate, and one that was made only in \
              the rest of the time has no row{}",
-            (part * 100.0).max(1.0),
+            (part * 100.0).clamp(1.0, 99.0),
             if counted { all } else { "" }
         ))
     }
@@ -163,4 +184,19 @@ pub(crate) fn binding() -> Option<i32> {
     let held = Machine::this().user().capabilities;
     let holds = held.has(Capability::SysAdmin) || (held.0 >> PERFMON & 1 == 1 && level <= 2);
     (level > -1 && !(holds && has_all_users())).then_some(level)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_samples_than_the_kernel_allows_are_as_many_as_it_does_and_it_is_told() {
+        assert_eq!(rate_within(999, 999), (999, None));
+        let (hz, why) = rate_within(20_000, 7_500);
+        let why = why.expect("it says so").0;
+        assert_eq!(hz, 7_500);
+        assert!(why.starts_with("7500 samples a second of each CPU instead of 20000"), "{why}");
+        assert!(why.contains("sysctl kernel.perf_event_max_sample_rate=20000"), "{why}");
+    }
 }

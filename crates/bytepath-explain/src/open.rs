@@ -71,7 +71,7 @@ pub(crate) struct Opened {
 /// What is to be seen.
 pub(crate) struct Wanted<'a> {
     pub(crate) settings: &'a Settings,
-    /// The CPUs that the work may run on.
+    /// The CPUs that are sampled, where whole CPUs can be seen.
     pub(crate) cpus: &'a [u32],
     /// All CPUs, on any of which a process may begin.
     pub(crate) online: &'a [u32],

@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 
 use bytepath_report::{ClassShare, Explained, unpacked};
 
+use crate::shares::wilson;
+
 const DATA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/published.z"));
 
 /// By arm and class.
@@ -16,13 +18,16 @@ fn all() -> &'static BTreeMap<String, BTreeMap<String, f64>> {
 /// Puts what was published for this arm beside what was found; true if there was anything.
 pub fn beside(arm: &str, explained: &mut Explained) -> bool {
     let Some(published) = of(arm) else { return false };
+    // Of what was never seen there may have been some.
+    let unseen = wilson(0.0, explained.samples as f64);
     for (class, share) in published {
         match explained.classes.iter_mut().find(|found| found.name == *class) {
             Some(found) => found.published = Some(*share),
             None => explained.classes.push(ClassShare {
                 name: class.clone(),
+                share: 0.0,
+                ci95: unseen,
                 published: Some(*share),
-                ..ClassShare::default()
             }),
         }
     }
@@ -62,6 +67,22 @@ mod tests {
         assert_eq!(explained.classes[0].published, Some(0.24));
         assert_eq!(explained.classes[1].name, "page allocation and freeing");
         assert!(!beside("tee-reservoir@cross-cpu", &mut explained));
+    }
+
+    #[test]
+    fn what_was_published_and_never_seen_is_no_sure_difference() {
+        let class = |share: f64, ci95| ClassShare {
+            name: "page allocation and freeing".into(),
+            share,
+            ci95,
+            published: None,
+        };
+        let of = |classes| Explained { samples: 1000, classes, ..Explained::default() };
+        let (mut unseen, seen) = (of(Vec::new()), of(vec![class(0.002, [0.0005, 0.007])]));
+        assert!(beside("write-read@cross-cpu", &mut unseen));
+        let text = crate::show::difference(&unseen, &seen, Default::default());
+        let row = text.lines().find(|line| line.contains("page allocation")).expect("a row");
+        assert!(row.contains("within the intervals"), "{text}");
     }
 
     #[test]

@@ -40,18 +40,26 @@ pub(crate) struct Sampled {
 /// What the thread is given: it is started first, so that no event is inherited by it.
 struct Start {
     opened: Opened,
-    world: World,
+    collected: Collected,
+}
+
+/// The CPUs that are looked at.
+#[derive(Clone, Copy)]
+pub(crate) struct Cpus<'a> {
+    /// Those that are sampled, where whole CPUs can be seen.
+    pub(crate) sampled: &'a [u32],
+    /// Those that the work may run on.
+    pub(crate) allowed: &'a [u32],
 }
 
 impl Sampling {
-    /// Begins to take samples of `whom`, on these CPUs where whole CPUs can be seen. Threads of
-    /// `own` look on, and are none of the work's.
+    /// Begins to take samples of `whom`. Threads of `own` look on, and are none of the work's.
     ///
     /// # Errors
     /// Why no samples can be taken at all, and what would allow it.
     pub(crate) fn start(
         whom: Whom,
-        cpus: &[u32],
+        cpus: Cpus<'_>,
         settings: &Settings,
         own: &[u32],
         missing: &mut Vec<String>,
@@ -72,7 +80,7 @@ impl Sampling {
             Whom::Process(_) => roots.iter().flat_map(|pid| threads_of(*pid)).collect(),
         };
         let online = online();
-        let wanted = Wanted { settings, cpus, online: &online, threads: &threads };
+        let wanted = Wanted { settings, cpus: cpus.sampled, online: &online, threads: &threads };
         let (mut opened, refused) =
             open::open(&wanted).map_err(|error| Missing::no_samples(&error))?;
         missing.extend(refused.iter().map(|(view, error)| Missing::of_view(*view, error).0));
@@ -89,7 +97,8 @@ impl Sampling {
         enable(&mut opened).map_err(|error| Missing::no_samples(&error))?;
         let (view, source) = (opened.view, opened.source);
         // It waits for this, and goes on until it is told to stop.
-        let _ = give.send(Start { opened, world });
+        let collected = Collected::new(world, cpus.allowed.iter().copied());
+        let _ = give.send(Start { opened, collected });
         Ok(Sampling { thread, stop, began: Instant::now(), view, source })
     }
 
@@ -120,10 +129,9 @@ pub(crate) fn online() -> Vec<u32> {
 /// The thread: empties the rings until it is told to stop, and once more.
 fn emptying(name: &Sender<u32>, take: &Receiver<Start>, stopped: &Receiver<()>) -> Collected {
     let _ = name.send(gettid().as_raw_nonzero().get().unsigned_abs());
-    let Ok(Start { mut opened, world }) = take.recv() else {
-        return Collected::new(World::new(&[], []));
+    let Ok(Start { mut opened, mut collected }) = take.recv() else {
+        return Collected::new(World::new(&[], []), []);
     };
-    let mut collected = Collected::new(world);
     let mut waiting: Vec<Record> = Vec::new();
     loop {
         let last = !matches!(stopped.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout));
@@ -139,6 +147,7 @@ fn emptying(name: &Sender<u32>, take: &Receiver<Start>, stopped: &Receiver<()>) 
         let settled = waiting.partition_point(|record| record.time_ns < settled_ns);
         waiting.drain(..settled).for_each(|record| collected.take(record));
         if last {
+            collected.end();
             return collected;
         }
     }

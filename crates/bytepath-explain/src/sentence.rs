@@ -9,6 +9,7 @@ use crate::classes::{
 use crate::counters::name;
 use crate::folded::RARE;
 use crate::profile::Profile;
+use crate::shares::Seen;
 
 /// From this share on a class dominates.
 const DOMINATES: f64 = 0.25;
@@ -26,7 +27,7 @@ const RUNS_MAX: f64 = 0.1;
 const WAITS_FOR_ITSELF: [&str; 6] =
     ["wait4", "waitid", "rt_sigsuspend", "futex", "futex_wait", "futex_waitv"];
 
-/// Above so many switches a second of each CPU, sleeping is for each other and not for a device.
+/// Above so many switches a second of each CPU that it could use, sleeping is for each other and not for a device.
 const SWITCHES_A_SECOND: f64 = 2_000.0;
 
 /// Fewer samples of the work itself than these say nothing about it.
@@ -39,6 +40,10 @@ pub(crate) struct Known {
     pub(crate) own: u64,
     /// CPUs that it could run on.
     pub(crate) cpus: usize,
+    /// What was seen of it.
+    pub(crate) seen: Seen,
+    /// Of so many CPUs the shares divide the time.
+    pub(crate) usable: f64,
 }
 
 /// A paragraph for a person.
@@ -48,9 +53,9 @@ pub(crate) fn sentence(explained: &Explained, known: Known) -> String {
     }
     let idle = share(explained, IDLE);
     let mut text = match idle {
-        idle if idle >= WAITS => waiting(explained, idle, known.cpus),
+        idle if idle >= WAITS => waiting(explained, idle, known),
         _ => sleeping(explained, known.own).unwrap_or_else(|| match known.own {
-            ..OWN_MIN => too_little(explained, known.own),
+            ..OWN_MIN => too_little(explained, known),
             _ => working(explained, known.cpus),
         }),
     };
@@ -97,7 +102,8 @@ fn sleeping(explained: &Explained, own: u64) -> Option<String> {
     })
 }
 
-fn too_little(explained: &Explained, own: u64) -> String {
+fn too_little(explained: &Explained, known: Known) -> String {
+    let own = known.own;
     let mut text = format!(
         "Too little ran to say where its time went: {own} of {} came from the work itself",
         numbers::counted(explained.samples, "sample")
@@ -108,25 +114,26 @@ fn too_little(explained: &Explained, own: u64) -> String {
         text += &format!(", which was longest in {}", call.name);
     }
     text += "; let it run for longer, or take more samples (--hz).";
-    if !explained.cpus.is_empty() {
+    if let Seen::Cpus(2..) = known.seen {
         text += " The shares are of less time: that of as many CPUs as it used at once.";
     }
     text
 }
 
-fn waiting(explained: &Explained, idle: f64, cpus: usize) -> String {
+fn waiting(explained: &Explained, idle: f64, known: Known) -> String {
     let rate = |counter: &str| {
         let count = explained.counters.get(counter).copied().unwrap_or(0.0);
-        count / explained.seconds.max(1e-9) / explained.cpus.len().max(1) as f64
+        count / explained.seconds.max(1e-9) / known.usable
     };
     let across = rate(name::WAKEUPS_ACROSS);
     let switches = rate(name::SWITCHES_VOLUNTARY).max(rate(name::SWITCHES));
-    let time = match explained.cpus.len() {
-        1 => "the CPU's time".to_owned(),
-        _ => "the time of as many CPUs as it used at once".to_owned(),
+    let time = match known.seen {
+        Seen::Cpus(2..) => "the time of as many CPUs as it used at once",
+        Seen::ItsCpus(2..) => "the time of its CPUs",
+        _ => "the CPU's time",
     };
     let whole = percent(idle);
-    let why = if across >= SWITCHES_A_SECOND && cpus > 1 {
+    let why = if across >= SWITCHES_A_SECOND && known.cpus > 1 {
         "is idle: threads sleep and wake each other across CPUs; put them on one CPU or let them \
          spin; see --wait hybrid"
             .to_owned()
@@ -243,7 +250,7 @@ mod tests {
     use super::*;
 
     /// Work that there are samples enough of.
-    const TWO_CPUS: Known = Known { own: 1000, cpus: 2 };
+    const TWO_CPUS: Known = Known { own: 1000, cpus: 2, seen: Seen::Cpus(2), usable: 2.0 };
 
     fn explained(classes: &[(&str, f64)], counters: &[(&str, f64)]) -> Explained {
         let class = |(name, share): &(&str, f64)| ClassShare {
@@ -280,8 +287,24 @@ mod tests {
     }
 
     #[test]
+    fn of_many_cpus_those_that_the_work_could_use_are_what_its_switches_are_of() {
+        let mut ends =
+            explained(&[("idle", 0.9), ("copying", 0.1)], &[(name::WAKEUPS_ACROSS, 28_000.0)]);
+        ends.cpus = (0..16).collect();
+        let many = Known { cpus: 16, seen: Seen::Cpus(16), usable: 1.5, ..TWO_CPUS };
+        let text = sentence(&ends, many);
+        assert!(text.contains("wake each other across CPUs"), "{text}");
+        // Of CPUs that it was put on all the time counts, and all of them could be used.
+        let its = Known { seen: Seen::ItsCpus(16), usable: 16.0, ..many };
+        let text = sentence(&ends, its);
+        assert!(text.starts_with("90% of the time of its CPUs is idle: it waits"), "{text}");
+        let text = sentence(&explained(&[(OTHERS, 1.0)], &[]), Known { own: 0, ..its });
+        assert!(text.starts_with("Too little ran") && !text.contains("less time"), "{text}");
+    }
+
+    #[test]
     fn who_shares_a_cpu_is_told_neither_to_share_it_nor_to_spin() {
-        let alone = Known { cpus: 1, ..TWO_CPUS };
+        let alone = Known { cpus: 1, seen: Seen::Cpus(1), usable: 1.0, ..TWO_CPUS };
         for class in ["waking and scheduling", "locks and spinning"] {
             let text = sentence(&explained(&[(class, 0.9), ("copying", 0.1)], &[]), alone);
             assert!(text.contains("to try: "), "{text}");
@@ -325,7 +348,7 @@ mod tests {
             let mut explained = explained(&classes, &counters);
             (explained.hz, explained.seconds) = (1000, 3.3);
             explained.syscalls = calls.iter().map(|(name, seconds)| call(name, *seconds)).collect();
-            sentence(&explained, Known { own, cpus: 2 })
+            sentence(&explained, Known { own, ..TWO_CPUS })
         };
         let told = |own, switches| {
             let calls = [("wait4", 3.25), ("clock_nanosleep", 3.2), ("getppid", 0.01)];
@@ -385,12 +408,12 @@ mod tests {
         let call =
             bytepath_report::SyscallCount { name: "ppoll".into(), count: 1, seconds: Some(1.0) };
         short.syscalls = vec![call];
-        let text = sentence(&short, Known { own: OWN_MIN - 1, cpus: 2 });
+        let text = sentence(&short, Known { own: OWN_MIN - 1, ..TWO_CPUS });
         assert!(text.starts_with("Too little ran") && text.contains("19 of 1000"), "{text}");
         assert!(text.contains("longest in ppoll") && !text.contains("copying"), "{text}");
         assert!(text.contains("The shares are of less time"), "{text}");
         assert!(
-            sentence(&short, Known { own: OWN_MIN, cpus: 2 })
+            sentence(&short, Known { own: OWN_MIN, ..TWO_CPUS })
                 .starts_with("100% of the time it ran is copying")
         );
     }

@@ -23,8 +23,21 @@ pub(crate) enum Seen {
     Threads,
     /// So many whole CPUs, on any of which the work might run.
     Cpus(usize),
-    /// Whole CPUs that the work was put on, all the time of which counts.
-    ItsCpus,
+    /// So many whole CPUs, which the work was put on, all the time of which counts.
+    ItsCpus(usize),
+}
+
+impl Seen {
+    /// How many CPUs the work could use: those that it was put on, or as many as it used at once.
+    ///
+    /// `hz` samples were taken a second of each.
+    pub(crate) fn usable(self, profile: &Profile, hz: u32) -> f64 {
+        match self {
+            Seen::Threads => 1.0,
+            Seen::Cpus(cpus) => side_by_side(profile, hz).clamp(1.0, cpus.max(1) as f64),
+            Seen::ItsCpus(cpus) => cpus as f64,
+        }
+    }
 }
 
 /// Samples in a row hang together. Their times are cut into this many pieces at most, and how much
@@ -36,15 +49,14 @@ const IN_A_PIECE_MIN: usize = 20;
 
 /// The shares of all classes, largest first.
 ///
-/// `classes` has the class of each stack, and `hz` samples were taken a second of each CPU.
-pub(crate) fn shares(profile: &Profile, classes: &[&str], seen: Seen, hz: u32) -> Vec<Share> {
+/// `classes` has the class of each stack, and of the CPUs that were seen so many were usable.
+pub(crate) fn shares(profile: &Profile, classes: &[&str], seen: Seen, usable: f64) -> Vec<Share> {
     let mut weights: BTreeMap<&str, f64> = BTreeMap::new();
     for (class, count) in classes.iter().zip(&profile.counts) {
         *weights.entry(class).or_default() += *count as f64;
     }
     weights.retain(|_, weight| *weight > 0.0);
     if let Seen::Cpus(cpus) = seen {
-        let usable = side_by_side(profile, hz).clamp(1.0, cpus as f64);
         beside_the_work(profile, classes, &mut weights, usable / cpus as f64);
     }
     let all: f64 = weights.values().sum();
@@ -193,7 +205,12 @@ mod tests {
     }
 
     fn of(profile: &Profile, seen: Seen) -> Vec<Share> {
-        shares(profile, &Classes::built_in().of_all(profile), seen, 999)
+        at(profile, seen, 999)
+    }
+
+    fn at(profile: &Profile, seen: Seen, hz: u32) -> Vec<Share> {
+        let usable = seen.usable(profile, hz);
+        shares(profile, &Classes::built_in().of_all(profile), seen, usable)
     }
 
     #[test]
@@ -237,8 +254,7 @@ mod tests {
                     profile.moments.push(crate::profile::Moment { time_ns, stack });
                 }
             }
-            let classes = Classes::built_in().of_all(&profile);
-            let shares = shares(&profile, &classes, Seen::Cpus(2), hz);
+            let shares = at(&profile, Seen::Cpus(2), hz);
             assert_eq!(share_of(&shares, "idle"), 0.5, "{hz} a second: {shares:?}");
         }
     }

@@ -46,8 +46,6 @@ fn is_like(name: &str, pattern: &str) -> bool {
 #[derive(Default)]
 struct Branch {
     count: u64,
-    /// Samples that ended here.
-    own: u64,
     below: BTreeMap<String, Branch>,
 }
 
@@ -60,8 +58,7 @@ pub fn text(profile: &Profile, all: u64, shown: &Shown) -> String {
     {
         root.add(profile, stack, *count);
     }
-    let mut drawing =
-        Drawing { text: String::new(), all: all.max(1) as f64, shown, left: shown.lines_max };
+    let mut drawing = Drawing { text: String::new(), all: all.max(1) as f64, shown, lines: 0 };
     if root.below.is_empty() {
         return "no sample\n".to_owned();
     }
@@ -71,7 +68,7 @@ pub fn text(profile: &Profile, all: u64, shown: &Shown) -> String {
             drawing.below(branch, "         ");
         }
     }
-    if drawing.left == 0 {
+    if drawing.lines > shown.lines_max {
         let _ = writeln!(
             drawing.text,
             "… cut after {} lines; --min-share shows larger branches alone",
@@ -90,7 +87,6 @@ impl Branch {
             branch = branch.below.entry(frame(symbol)).or_default();
             branch.count += count;
         }
-        branch.own += count;
     }
 
     /// Largest first.
@@ -105,7 +101,8 @@ struct Drawing<'a> {
     text: String,
     all: f64,
     shown: &'a Shown,
-    left: usize,
+    /// Of the whole tree.
+    lines: usize,
 }
 
 impl Drawing<'_> {
@@ -118,8 +115,8 @@ impl Drawing<'_> {
     }
 
     fn line(&mut self, line: &str) {
-        if self.left > 0 {
-            self.left -= 1;
+        self.lines += 1;
+        if self.lines <= self.shown.lines_max {
             self.text.push_str(line);
             self.text.push('\n');
         }
@@ -193,5 +190,9 @@ mod tests {
         let drawn = text(&profile(), 100, &Shown { share_min: 0.0, lines_max: 3 });
         assert_eq!(drawn.lines().count(), 4, "{drawn}");
         assert!(drawn.contains("cut after 3 lines"), "{drawn}");
+        let of = |lines_max| text(&profile(), 100, &Shown { share_min: 0.0, lines_max });
+        let lines = of(usize::MAX).lines().count();
+        assert_eq!(of(lines), of(usize::MAX), "all of it fits");
+        assert!(of(lines - 1).contains("cut after"), "a line is missing");
     }
 }

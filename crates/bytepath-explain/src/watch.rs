@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::fs;
 
 use bytepath_report::{ClassShare, Explained};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::came_from::{by_call, unclaimed};
 use crate::classes::{Classes, DESCRIPTORS, UNCLAIMED, UNDIVIDED};
 use crate::counters::{Counted, Counting, name, why};
-use crate::missing::{Missing, NO_SAMPLES};
+use crate::missing::{Missing, NO_SAMPLES, rate_of};
 use crate::open::{Source, View};
 use crate::profile::{IDLE, Part, Profile, Stack, Thread};
-use crate::sampler::{Sampled, Sampling, online};
+use crate::sampler::{Cpus, Sampled, Sampling, online};
 use crate::sentence::{Known, sentence};
 use crate::shares::{Seen, Share, shares};
 use crate::syscalls::{Traced, Tracing};
@@ -23,15 +25,16 @@ use crate::{Settings, Whom, folded, symbols};
 pub struct Watch {
     whom: Whom,
     settings: Settings,
+    /// The CPUs that the work may run on.
     cpus: Vec<u32>,
-    /// Whether the work was put on these CPUs, so that all their time is its.
+    /// Whether it was put on these CPUs, so that all their time is its.
     its_cpus: bool,
     sampling: Option<Sampling>,
     tracing: Option<Tracing>,
     counting: Counting,
     began: std::time::Instant,
     worked: Worked,
-    idle_s: Option<f64>,
+    idle_s: HashMap<u32, f64>,
     missing: Vec<String>,
 }
 
@@ -49,18 +52,23 @@ impl Watch {
     ///
     /// It never fails: what cannot be seen is told by what was seen.
     pub fn start(whom: Whom, pinned: &[usize], settings: &Settings) -> Watch {
-        let mut missing = Vec::new();
-        let mut cpus: Vec<u32> = match pinned {
-            [] => allowed(whom),
-            pinned => pinned.iter().filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
-        };
-        cpus.sort_unstable();
-        cpus.dedup();
+        let (hz, fewer) = rate_of(settings.hz);
+        let settings = Settings { hz, ..settings.clone() };
+        let mut missing: Vec<String> = fewer.into_iter().map(|fewer| fewer.0).collect();
         let online = online();
         let threads: Vec<u32> = match whom {
             Whom::Started => Vec::new(),
             Whom::Process(pid) => with_descendants(pid).into_iter().flat_map(threads_of).collect(),
         };
+        let mut cpus: Vec<u32> = match pinned {
+            [] => allowed(whom, &threads, &online),
+            pinned => pinned.iter().filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
+        };
+        cpus.sort_unstable();
+        cpus.dedup();
+        // What it starts, or a thread, may yet go to others.
+        let sampled = if pinned.is_empty() { &online } else { &cpus };
+        let sampled = Cpus { sampled, allowed: &cpus };
         let found = Tracepoints::find();
         let tracepoints = found.as_ref().ok();
         let tracing = settings.syscalls.then_some(tracepoints).flatten();
@@ -73,7 +81,7 @@ impl Watch {
                 .ok()
         });
         let own: Vec<u32> = tracing.iter().map(|tracing| tracing.tid).collect();
-        let sampling = Sampling::start(whom, &cpus, settings, &own, &mut missing)
+        let sampling = Sampling::start(whom, sampled, &settings, &own, &mut missing)
             .map_err(|why| missing.push(why.0))
             .ok();
         let counted = Counted {
@@ -90,8 +98,8 @@ impl Watch {
         }
         Watch {
             whom,
-            settings: settings.clone(),
-            idle_s: idle_s(&cpus),
+            settings,
+            idle_s: idle_s(),
             cpus,
             its_cpus: !pinned.is_empty(),
             sampling,
@@ -122,7 +130,7 @@ impl Watch {
     pub fn stop(mut self) -> Looked {
         let seconds = self.began.elapsed().as_secs_f64();
         let system_s = Worked::by_now(self.whom).seconds_since(&self.worked);
-        let idle_s = idle_s(&self.cpus).zip(self.idle_s).map(|(now, then)| (now - then).max(0.0));
+        let idle_s = idle_s();
         let counters = self.counting.stop(&mut self.missing);
         // The tracer takes its time to end, which is none of the work's.
         let sampled = self.sampling.take().map(Sampling::stop);
@@ -131,11 +139,10 @@ impl Watch {
         let Some(sampled) = sampled else {
             let explained = Explained { seconds, counters, ..Explained::default() };
             let explained = Explained { missing: self.missing, ..explained };
+            let (seen, cpus) = (Seen::Threads, self.cpus.len());
+            let sentence = sentence(&explained, Known { own: 0, cpus, seen, usable: 1.0 });
             return Looked {
-                explained: Explained {
-                    sentence: sentence(&explained, Known { own: 0, cpus: self.cpus.len() }),
-                    ..explained
-                },
+                explained: Explained { sentence, ..explained },
                 profile: Profile::default(),
             };
         };
@@ -148,6 +155,9 @@ impl Watch {
             self.missing.extend(in_part);
         }
         let calls_traced = traced.as_ref().and_then(|traced| traced.part());
+        let cpus: Vec<u32> = sampled.collected.cpus.iter().copied().collect();
+        let idle_since = |cpu| Some((idle_s.get(cpu)? - self.idle_s.get(cpu)?).max(0.0));
+        let idle_s = cpus.iter().filter_map(idle_since).sum();
         let beside = Beside { system_s, idle_s, hz: self.settings.hz };
         beside.put_in(&mut profile, &sampled);
         let syscalls = traced.map_or_else(Vec::new, |traced| {
@@ -161,23 +171,24 @@ impl Watch {
         let whole = sampled.view == View::Cpus;
         let seen = match (whole, self.its_cpus) {
             (false, _) => Seen::Threads,
-            (true, true) => Seen::ItsCpus,
-            (true, false) => Seen::Cpus(self.cpus.len()),
+            (true, true) => Seen::ItsCpus(cpus.len()),
+            (true, false) => Seen::Cpus(cpus.len()),
         };
-        let known = Known { own: of_the_work(&profile), cpus: self.cpus.len() };
+        let usable = seen.usable(&profile, self.settings.hz);
+        let known = Known { own: of_the_work(&profile), cpus: cpus.len(), seen, usable };
         let explained = Explained {
             source: sampled.source.name().to_owned(),
             hz: self.settings.hz,
             lost,
             seconds: sampled.seconds,
-            cpus: if whole { self.cpus } else { Vec::new() },
+            cpus: if whole { cpus } else { Vec::new() },
             counters,
             syscalls,
             calls_traced,
             missing: self.missing,
             ..Explained::default()
         };
-        let mut explained = filled(explained, &profile, seen);
+        let mut explained = filled(explained, &profile, seen, usable);
         explained.sentence = sentence(&explained, known);
         Looked { explained, profile }
     }
@@ -228,7 +239,7 @@ struct Beside {
     /// In the kernel, on behalf of the work.
     system_s: f64,
     /// Of CPUs that were halted.
-    idle_s: Option<f64>,
+    idle_s: f64,
     hz: u32,
 }
 
@@ -239,8 +250,7 @@ impl Beside {
             add(profile, UNDIVIDED, Part::Work, samples(self.system_s));
         }
         if sampled.source == Source::Cycles && sampled.view == View::Cpus {
-            let idle = self.idle_s.map_or(0, samples);
-            add(profile, IDLE, Part::Idle, idle);
+            add(profile, IDLE, Part::Idle, samples(self.idle_s));
         }
     }
 }
@@ -253,11 +263,11 @@ fn add(profile: &mut Profile, name: &str, part: Part, count: u64) {
 }
 
 /// What the samples say, put into an explanation that has all the rest but the sentence.
-fn filled(mut explained: Explained, profile: &Profile, seen: Seen) -> Explained {
+fn filled(mut explained: Explained, profile: &Profile, seen: Seen, usable: f64) -> Explained {
     let known = Classes::built_in();
     let classes = known.of_all(profile);
     explained.samples = profile.samples();
-    let shares = shares(profile, &classes, seen, explained.hz);
+    let shares = shares(profile, &classes, seen, usable);
     explained.classes = shares.into_iter().map(class_share).collect();
     let share = explained.classes.iter().find(|class| class.name == UNCLAIMED);
     let share = share.map_or(0.0, |class| class.share);
@@ -278,19 +288,19 @@ fn of_the_work(profile: &Profile) -> u64 {
     own.map(|(_, count)| count).sum()
 }
 
-/// The CPUs that the work may run on.
-fn allowed(whom: Whom) -> Vec<u32> {
-    let pid = match whom {
-        Whom::Started => None,
-        Whom::Process(pid) => i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw),
+/// The CPUs that the work may run on: those of any of its threads, or of what this thread starts.
+fn allowed(whom: Whom, threads: &[u32], online: &[u32]) -> Vec<u32> {
+    let number = |thread: &u32| Pid::from_raw(i32::try_from(*thread).ok()?);
+    let threads: Vec<Option<Pid>> = match whom {
+        Whom::Started => vec![None],
+        Whom::Process(_) => threads.iter().filter_map(number).map(Some).collect(),
     };
-    match rustix::thread::sched_getaffinity(pid) {
-        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU)
-            .filter(|cpu| set.is_set(*cpu))
-            .filter_map(|cpu| u32::try_from(cpu).ok())
-            .collect(),
-        Err(_) => online(),
-    }
+    let sets = threads.into_iter().filter_map(|thread| sched_getaffinity(thread).ok());
+    let sets: Vec<CpuSet> = sets.collect();
+    let has = |set: &CpuSet, cpu: usize| cpu < CpuSet::MAX_CPU && set.is_set(cpu);
+    // The kernel tells nothing where there are more CPUs than a set has, or the process has ended.
+    let may = |cpu: &u32| sets.is_empty() || sets.iter().any(|set| has(set, *cpu as usize));
+    online.iter().copied().filter(may).collect()
 }
 
 /// How long the kernel has worked for the processes that there are, by their numbers.
@@ -360,18 +370,17 @@ impl Worked {
     }
 }
 
-/// How long these CPUs have been idle since they are there, those that waited for a device among
-/// them.
-fn idle_s(cpus: &[u32]) -> Option<f64> {
-    let text = fs::read_to_string("/proc/stat").ok()?;
-    let ticks = text.lines().filter_map(|line| {
+/// How long each CPU has been idle since it is there, and has waited for a device, by its number.
+fn idle_s() -> HashMap<u32, f64> {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let idle = text.lines().filter_map(|line| {
         let mut words = line.strip_prefix("cpu")?.split(' ');
-        let cpu: u32 = words.next()?.parse().ok()?;
+        let cpu = words.next()?.parse().ok()?;
         let mut times = words.skip(3).map_while(|word| word.parse::<f64>().ok());
-        cpus.contains(&cpu).then(|| times.next().zip(times.next()))?
+        let ticks = times.next()? + times.next()?;
+        Some((cpu, ticks / rustix::param::clock_ticks_per_second() as f64))
     });
-    let sum: f64 = ticks.map(|(idle, waiting)| idle + waiting).sum();
-    Some(sum / rustix::param::clock_ticks_per_second() as f64)
+    idle.collect()
 }
 
 #[cfg(test)]
@@ -392,7 +401,7 @@ mod tests {
         add(&mut profile, IDLE, Part::Idle, 170);
         profile.stacks[0].frames = vec![0];
         // Of two CPUs, one could be used: half of what was sampled is no time of the work's.
-        let explained = filled(Explained::default(), &profile, Seen::Cpus(2));
+        let explained = filled(Explained::default(), &profile, Seen::Cpus(2), 1.0);
         let class = explained.classes.iter().find(|class| class.name == UNCLAIMED).expect("it is");
         let [only] = explained.unclaimed.as_slice() else { panic!("{:?}", explained.unclaimed) };
         assert!((only.share - class.share).abs() < 1e-9, "{only:?} of {class:?}");
@@ -464,7 +473,7 @@ mod tests {
         let mut profile = Profile { symbols: vec![nameless], ..Profile::default() };
         add(&mut profile, "work", Part::Work, 30);
         profile.stacks[0].frames = vec![0, 0];
-        let explained = filled(Explained::default(), &profile, Seen::Threads);
+        let explained = filled(Explained::default(), &profile, Seen::Threads, 1.0);
         assert_eq!(explained.classes[0].name, UNDIVIDED);
         assert!(explained.unclaimed.is_empty());
     }

@@ -38,7 +38,8 @@ pub struct Explained {
     #[serde(default)]
     pub descriptor_calls: Vec<SymbolShare>,
     /// The stacks, folded, most frequent first. Those that were seen too rarely to be kept are merged into one
-    /// for each thread and class, `THREAD;[rare];CLASS`.
+    /// for each thread and class, `THREAD;[rare];CLASS`; where threads have too many names, `other threads`
+    /// stands for them, and `[other threads]` for those of the kernel.
     #[serde(default)]
     pub stacks: Vec<Stack>,
     /// What was counted meanwhile, by name: `context-switches-voluntary`, `page-faults-minor`,

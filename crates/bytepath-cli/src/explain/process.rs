@@ -37,8 +37,9 @@ pub(super) fn run(
         }
         Err(errno) => bail!("cannot look at process {pid}: {}", std::io::Error::from(errno)),
     };
-    let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let name = format!("{} ({pid})", comm.trim_end());
+    // The kernel cuts names to 15 bytes, within a character too.
+    let comm = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = format!("{} ({pid})", String::from_utf8_lossy(&comm).trim_end());
     let mut signals = Signals::caught().context("cannot catch signals")?;
     // A file of its may be on a server that does not answer.
     Signals::end_by_the_second().context("cannot catch signals")?;

@@ -62,8 +62,10 @@ impl Target {
         let none = |errno| format!("{number}: {}", word(errno));
         // Before anything is looked at: what is found at the number later is of this one, or for nobody.
         let process = pidfd_open(pid, PidfdFlags::empty()).map_err(none)?;
-        let status = std::fs::read_to_string(format!("/proc/{number}/status"))
+        let status = std::fs::read(format!("/proc/{number}/status"))
             .map_err(|error| format!("{number}: {}", word_of(&error)))?;
+        // The name in it may be cut within a character.
+        let status = String::from_utf8_lossy(&status);
         let stem = stem(pid);
         let Some(stem) = stem.filter(|_| !ends_within(&process, Duration::ZERO)) else {
             return Err(none(Errno::SRCH));

@@ -234,6 +234,26 @@ fn a_record_says_when_the_looking_began_and_what_was_looked_at() {
 }
 
 #[test]
+fn a_process_has_its_name_also_where_that_is_cut_within_a_character() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, link) = (folder.path().join("r.json"), folder.path().join("fourteen bytesé"));
+    std::os::unix::fs::symlink("/bin/sh", &link).expect("a link");
+    let mut shell = Command::new(&link);
+    let shell = shell.args(["-c", "read line"]).stdin(std::process::Stdio::piped());
+    let mut shell = shell.spawn().expect("sh is everywhere");
+    let pid = shell.id().to_string();
+    let words = ["explain", "--pid", &pid, "--for", "100ms", "--json"];
+    let done = run(bytepath(&words).arg(&path));
+    drop(shell.stdin.take());
+    shell.wait().expect("it ends with its input");
+    if !path.exists() {
+        println!("skipped: nobody may look here: {done:?}");
+        return;
+    }
+    assert_eq!(record(&path).arms[0].name, format!("fourteen bytes\u{fffd} ({pid})"));
+}
+
+#[test]
 fn what_cannot_be_shown_of_a_process_is_a_failure_unless_nobody_reads_it() {
     if !may_see_all() {
         return;

@@ -18,7 +18,8 @@ use crate::pv::{lines, ours, pipe, real};
 
 /// Whether a process catches SIGUSR2, so that a wish would not end it.
 fn takes_wishes(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     caught.is_some_and(|mask| mask >> (Signal::USR2.as_raw() - 1) & 1 == 1)
@@ -26,8 +27,11 @@ fn takes_wishes(pid: u32) -> bool {
 
 /// A pv between two pipes, started and ready.
 fn between(words: &[&str]) -> (Bounded, u32, OwnedFd, OwnedFd) {
+    begun_between(&mut ours(words))
+}
+
+fn begun_between(command: &mut Command) -> (Bounded, u32, OwnedFd, OwnedFd) {
     let ((reader, writer), (out, into)) = (pipe().expect("a pipe"), pipe().expect("a pipe"));
-    let mut command = ours(words);
     let mut program = spawned(command.stdin(reader).stdout(into).stderr(Stdio::piped()));
     let pid = program.child().id();
     until("it starts", || takes_wishes(pid));
@@ -54,6 +58,19 @@ fn a_rate_is_changed_while_bytes_move() {
         std::io::read_to_string(fs::File::from(out)).expect("read")
     });
     assert!(got == text);
+    assert!(program.done().status.success());
+}
+
+#[test]
+fn a_pv_whose_name_is_cut_within_a_character_is_changed_as_any() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // The kernel keeps 15 bytes of it.
+    let link = folder.path().join("fourteen bytesé");
+    std::os::unix::fs::symlink(BYTEPATH, &link).expect("a link");
+    let (program, pid, writer, out) =
+        begun_between(Command::new(&link).arg0("pv").args(["-q", "-L", "1"]));
+    run(&mut ours(&["-R", &pid.to_string(), "-L", "0"])).well();
+    drop((writer, out));
     assert!(program.done().status.success());
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Traced {
     threads: HashMap<u32, Caller>,
     /// The times in which calls were traced, and others not.
     pub(crate) windows: Vec<(u64, u64)>,
+    /// How long all was traced.
+    whole_ns: u64,
     /// Where calls were many: how long was traced, and how long not.
     on_ns: u64,
     pub(super) off_ns: u64,
@@ -104,6 +106,8 @@ impl Traced {
             self.windows.push((turn.from, turn.to));
             self.on_ns += to - turn.from;
             self.off_ns += turn.to - to;
+        } else {
+            self.whole_ns += turn.to - turn.from;
         }
         if in_part || ends {
             self.stretch_of_time_ends(to, in_part);
@@ -232,7 +236,8 @@ impl Traced {
 
     /// What part of the time was traced, where it was not all of it.
     pub(crate) fn part(&self) -> Option<f64> {
-        (self.off_ns > 0).then(|| self.on_ns as f64 / (self.on_ns + self.off_ns) as f64)
+        let traced_ns = self.whole_ns + self.on_ns;
+        (self.off_ns > 0).then(|| traced_ns as f64 / (traced_ns + self.off_ns) as f64)
     }
 
     /// The calls of these processes, but not those of some threads; what took longest first. `all` is how
@@ -244,8 +249,11 @@ impl Traced {
         without: &[u32],
         all: Option<f64>,
     ) -> Vec<SyscallCount> {
-        let of_time = (self.on_ns + self.off_ns) as f64 / self.on_ns.max(1) as f64;
-        let scales = [1.0, of_time];
+        // Where it was over before the first window, all of the time before stands for the rest.
+        let is_early = self.on_ns == 0;
+        let standing_ns = if is_early { self.whole_ns.max(1) } else { self.on_ns };
+        let of_time = (standing_ns + self.off_ns) as f64 / standing_ns as f64;
+        let scales = [if is_early { of_time } else { 1.0 }, of_time];
         let mut sums: HashMap<u64, Sum> = HashMap::new();
         let callers = self.threads.iter();
         for (_, caller) in
@@ -491,6 +499,25 @@ mod tests {
         assert_eq!((count(None), count(Some(31.0))), (11, 31));
         assert_eq!(count(Some(7.0)), 7, "it was over before the time that it stands for");
         assert_eq!(count(Some(1.0)), 2, "no fewer than were seen");
+    }
+
+    #[test]
+    fn the_part_that_was_traced_is_told_of_all_the_time() {
+        let mut traced = Traced::default();
+        let begun = |from| Emptied { calls: vec![call(1, from, WAIT, true)], full_ns: None };
+        assert_eq!(traced.part(), None, "all was");
+        traced.turn(&Turn { from: 0, to: 700, in_part: false }, &begun(0), true);
+        assert_eq!(traced.part(), None, "all was");
+        traced.off_ns = 300;
+        assert_eq!(traced.part(), Some(0.7), "it was over before the first window");
+        let spent_ns = |traced: &Traced| {
+            let counts = traced.counts(&HashSet::from([1]), &[], None);
+            counts[0].seconds.map(|seconds| (seconds * 1e9).round())
+        };
+        assert_eq!(spent_ns(&traced), Some(1000.0), "what was traced stands for the rest");
+        traced.turn(&Turn { from: 1000, to: 1100, in_part: true }, &begun(1000), true);
+        assert_eq!(traced.part(), Some(800.0 / 1100.0));
+        assert_eq!(spent_ns(&traced), Some(700.0 + 400.0), "the window stands for the rest");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use bytepath_explain::classes::Classes;
 use bytepath_explain::counters::name;
 use bytepath_explain::profile::{Part, Profile};
 use bytepath_explain::{Looked, Settings, Stacks, Watch, Whom, firefox, flame, folded};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// What one test starts is of this process, and would be of another test's work.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -264,6 +265,76 @@ fn what_was_sampled_can_be_exported_in_every_way() {
         counts
     };
     assert_eq!(class_counts(&again), class_counts(&looked.profile));
+}
+
+/// Two of the CPUs that this thread may run on, each as a set; if there is but one, says so.
+fn two_cpus() -> Option<[(u32, CpuSet); 2]> {
+    let all = sched_getaffinity(None).expect("fewer CPUs than a set has");
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).map(|cpu| {
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        (u32::try_from(cpu).expect("few"), set)
+    });
+    let two = cpus.next().zip(cpus.next());
+    if two.is_none() {
+        eprintln!("skipped: there is one CPU");
+    }
+    two.map(Into::into)
+}
+
+/// What counts of a second, in which `sh` spins.
+const SPINS: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+
+#[test]
+fn work_that_goes_to_a_cpu_on_which_nothing_was_to_run_is_sampled_there() {
+    let _alone = alone();
+    let Some([(here, on_here), (there, on_there)]) = two_cpus().filter(|_| sees_the_kernel())
+    else {
+        return;
+    };
+    // Affinity is this thread's alone, and ends with it.
+    let (looked, ended) = std::thread::spawn(move || {
+        sched_setaffinity(None, &on_here).expect("it may run there");
+        let watch = Watch::start(Whom::Started, &[], &Settings::default());
+        sched_setaffinity(None, &on_there).expect("it may run there");
+        let ended = Command::new("sh").args(["-c", SPINS]).status();
+        (watch.stop(), ended)
+    })
+    .join()
+    .expect("it panics no more than others");
+    assert!(ended.expect("sh is everywhere").success());
+    let own = |stack: &bytepath_explain::profile::Stack| {
+        looked.profile.thread_of(stack).part == Part::Work
+    };
+    let counts = looked.profile.stacks.iter().zip(&looked.profile.counts);
+    let sampled: u64 = counts.filter(|(stack, _)| own(stack)).map(|(_, count)| count).sum();
+    assert!(sampled > 20, "{sampled} samples of what spins");
+    assert_eq!(looked.explained.cpus, [here, there]);
+}
+
+#[test]
+fn a_process_runs_on_the_cpus_of_all_that_come_from_it() {
+    let _alone = alone();
+    let Some([(here, on_here), (there, on_there)]) = two_cpus().filter(|_| sees_the_kernel())
+    else {
+        return;
+    };
+    let mut parent = Command::new("sh")
+        .args(["-c", "exec 3<&0; cat <&3 & echo $!; wait"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("sh is everywhere");
+    let mut line = String::new();
+    let said = parent.stdout.take().expect("it is piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line).expect("it says");
+    let child = rustix::process::Pid::from_raw(line.trim().parse().expect("a number"));
+    sched_setaffinity(Some(rustix::process::Pid::from_child(&parent)), &on_here).expect("ours");
+    sched_setaffinity(child, &on_there).expect("it is our child's");
+    let looked = Watch::start(Whom::Process(parent.id()), &[], &Settings::default()).stop();
+    drop(parent.stdin.take());
+    parent.wait().expect("it ends with its child");
+    assert_eq!(looked.explained.cpus, [here, there]);
 }
 
 #[test]

@@ -142,8 +142,8 @@ fn cpu_ns(process: u32) -> Result<u64, FgetError> {
 
 /// Nothing for a thread that has ended or is not counted.
 fn of_thread(task: &Path) -> Option<Result<u64, FgetError>> {
-    let name = std::fs::read_to_string(task.join("comm")).ok()?;
-    if name.trim_end() == neighbours::NAME {
+    let name = std::fs::read(task.join("comm")).ok()?;
+    if name.trim_ascii_end() == neighbours::NAME.as_bytes() {
         return None;
     }
     // Before others: time on a CPU, in nanoseconds (the kernel's Documentation/scheduler).

@@ -15,6 +15,7 @@ mod outlets;
 mod random;
 mod rings;
 mod small_files;
+mod storm;
 mod stuck;
 mod sys;
 mod trial;

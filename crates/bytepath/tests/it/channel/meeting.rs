@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytepath::channel::{Address, ChannelError, Connection, Listener, Setup, Users};
@@ -13,6 +12,7 @@ use bytepath::pages::{PageSize, PagesError, SharedMemory};
 
 use super::{name, small};
 use crate::examples::example;
+use crate::storm::in_a_storm;
 use crate::watch::bounded;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -126,24 +126,6 @@ fn what_another_user_left_and_cannot_be_removed_is_said_to_be_in_the_way() {
     });
 }
 
-/// What this does while signals come all the time.
-fn interrupted<T>(work: impl FnOnce() -> T) -> T {
-    crate::sys::make_interruptible();
-    let (thread, over) = (rustix::thread::gettid(), AtomicBool::new(false));
-    std::thread::scope(|threads| {
-        threads.spawn(|| {
-            while !over.load(Relaxed) {
-                crate::sys::interrupt(thread);
-                // Else a sleep might not come any nearer to its end.
-                std::thread::sleep(Duration::from_micros(1));
-            }
-        });
-        let done = work();
-        over.store(true, Relaxed);
-        done
-    })
-}
-
 #[test]
 fn a_signal_says_nothing_of_the_other_end() {
     bounded(|_| {
@@ -156,10 +138,10 @@ fn a_signal_says_nothing_of_the_other_end() {
         let (here, there) = Connection::pair().expect("a pair");
         rustix::net::send(&here, &hello[..bytes], rustix::net::SendFlags::empty()).expect("room");
         assert!(!there.has_offered_buffers());
-        let gone = interrupted(|| (0..20_000).filter(|_| there.has_offered_buffers()).count());
+        let gone = in_a_storm(|| (0..20_000).filter(|_| there.has_offered_buffers()).count());
         assert_eq!(gone, 0);
         drop(here);
-        assert!(interrupted(|| there.has_offered_buffers()));
+        assert!(in_a_storm(|| there.has_offered_buffers()));
     });
 }
 
@@ -181,7 +163,7 @@ fn who_is_interrupted_until_its_patience_ends_is_not_told_that_nobody_listens() 
         let path = directory.path().join("channel");
         let _full = full(&path);
         let patience = Duration::from_millis(50);
-        let silent = interrupted(|| Connection::connect(&address(&path), patience));
+        let silent = in_a_storm(|| Connection::connect(&address(&path), patience));
         assert!(matches!(silent, Err(ChannelError::Silent(_))), "{silent:?}");
     });
 }

@@ -13,6 +13,7 @@ use bytepath::pages::{PageSize, PagesError, SharedMemory};
 use super::{name, small};
 use crate::examples::example;
 use crate::storm::in_a_storm;
+use crate::this_test;
 use crate::watch::bounded;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -385,9 +386,7 @@ fn a_ring_that_is_more_than_a_group_leaves_is_refused() {
         eprintln!("skipped: no cgroup with a limit can be made here (that takes root)");
         return;
     };
-    let mut child = Command::new(std::env::current_exe().expect("this program"));
-    child.args(["--exact", NARROW, "--nocapture"]).env(CHILD, &group.0);
-    let done = child.output().expect("it runs");
+    let done = this_test(NARROW).env(CHILD, &group.0).output().expect("it runs");
     let said = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success() && said.contains("1 passed"), "{done:?}");
 }
@@ -414,8 +413,8 @@ fn an_end_of_a_pair_is_the_standard_input_of_a_program_and_goes_to_no_other() {
             let flags = rustix::io::fcntl_getfd(end).expect("it is open");
             assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
         }
-        let mut program = Command::new(std::env::current_exe().expect("this program"));
-        program.args(["--exact", STARTED]).env(CHILD, "1").stdout(Stdio::null());
+        let mut program = this_test(STARTED);
+        program.env(CHILD, "1").stdout(Stdio::null());
         let mut child = program.stdin(OwnedFd::from(there)).spawn().expect("it runs");
         drop(program);
         let mut all = Vec::new();

@@ -14,6 +14,7 @@ mod hugetlb;
 mod inlets;
 mod machine;
 mod outlets;
+mod pool;
 mod random;
 mod rings;
 mod small_files;

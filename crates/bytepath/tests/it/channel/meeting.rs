@@ -12,6 +12,7 @@ use bytepath::pages::{PageSize, PagesError, SharedMemory};
 
 use super::{name, small};
 use crate::examples::example;
+use crate::pool::Pool;
 use crate::storm::in_a_storm;
 use crate::this_test;
 use crate::watch::bounded;
@@ -316,8 +317,8 @@ fn an_end_of_another_user_is_turned_away_unless_any_is_welcome() {
 
 #[test]
 fn a_ring_in_pages_that_are_not_to_be_had_is_refused_with_the_remedy() {
-    let pool = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
-    if pool.is_ok_and(|free| free.trim() != "0") {
+    let pool = Pool::turn();
+    if pool.as_ref().is_some_and(|pool| pool.free_pages() > 0) {
         eprintln!("skipped: the pool has pages");
         return;
     }

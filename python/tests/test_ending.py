@@ -1,4 +1,4 @@
-"""How tests end that end their interpreter: tools/python looks for what is noted of them."""
+"""How tests end that end their interpreter, or do not end: tools/python looks for what is noted of them."""
 
 from __future__ import annotations
 
@@ -33,3 +33,10 @@ def test_an_interpreter_that_breaks_off_is_noted_and_a_test_that_fails_is_none(t
     assert not noted and "1 failed" in said, said
     noted, said = ended(tmp_path, "import os\ndef test_it(): os._exit(1)")
     assert noted and "1 failed" in said, said
+
+
+def test_what_hangs_is_ended_and_where_it_was_is_shown(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    assert float(pytestconfig.getini("faulthandler_timeout")) > 0
+    hangs = "import threading\ndef test_it(): threading.Event().wait()"
+    noted, said = ended(tmp_path, hangs, "-o", "faulthandler_timeout=1")
+    assert noted and "in test_it" in said, said

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -36,6 +36,13 @@ def not_held(names: set[Path]) -> set[Path]:
         with suppress(OSError):
             held += maps.read_text(errors="replace")
     return {name for name in names if name.name not in held}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Notes for tools/python that an interpreter did not come to its end: whatever it was at may well pass in another."""
+    if error:
+        node.config.cache.set("bytepath/broke-off", str(error))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,9 +1,10 @@
 //! `bytepath bench memory` and `bench pages`: every arm runs, or says why it does not.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
@@ -24,17 +25,18 @@ fn name(arm: &Value) -> &str {
     arm["name"].as_str().expect("a name")
 }
 
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
 /// What the pool of 2 MiB pages has, where there is one.
 fn pool() -> Option<u64> {
-    let path = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    std::fs::read_to_string(POOL).ok()?.trim().parse().ok()
 }
 
-/// The machine has one pool: tests that look at it, or take what it has, take turns.
-static POOL: Mutex<()> = Mutex::new(());
-
-fn turn() -> MutexGuard<'static, ()> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+/// The machine has one pool: tests that look at it, or take what it has, take turns, those of other programs too.
+pub(crate) fn turn() -> Option<File> {
+    let lock = File::open(POOL).ok()?;
+    flock(&lock, FlockOperation::LockExclusive).expect("any file can be locked");
+    Some(lock)
 }
 
 #[track_caller]

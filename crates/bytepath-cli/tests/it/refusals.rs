@@ -518,6 +518,7 @@ fn memory_that_may_not_be_locked_is_refused_with_the_limit() {
 
 #[test]
 fn an_empty_pool_of_huge_pages_is_refused_with_the_setting() {
+    let _turn = crate::bench_memory::turn();
     let pool = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
     if pool.is_ok_and(|free| free.trim() != "0") {
         println!("skipped: the pool of huge pages is not empty");

@@ -1,64 +1,21 @@
-//! Buffers in pages of the hugetlbfs pool, which root fills for the test and empties again.
+//! Buffers in pages of the hugetlbfs pool.
 
-use std::fs::{self, File};
 use std::os::fd::AsFd;
 
 use bytepath::channel::Parcel;
 use bytepath::outlets::{Contents, OUTLETS, Setup};
 use bytepath::pages::{HUGE_PAGE_BYTES, Memory, PageSize, Pages};
 use bytepath::{Endpoint, Meter};
-use rustix::fs::{FlockOperation, flock};
 
 use crate::ends::{Pace, contents, pipe};
+use crate::pool::Filled;
 use crate::trial::same;
 use crate::watch::bounded;
-
-const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-
-/// Each outlet holds two buffers at most, of a page each.
-const PAGES: usize = 8;
-
-/// More pages in the pool while this lives.
-struct Pool {
-    before: usize,
-    /// Keeps other runs of this test away: they would take these pages for those that were there.
-    _lock: File,
-}
-
-impl Pool {
-    fn filled() -> Option<Pool> {
-        let number = || fs::read_to_string(POOL).ok()?.trim().parse::<usize>().ok();
-        let Some(before) = number() else {
-            eprintln!("skipped: this kernel has no pool of 2 MiB pages");
-            return None;
-        };
-        let lock = File::open(POOL).expect("it was read");
-        flock(&lock, FlockOperation::LockExclusive).expect("any file can be locked");
-        let before = number().unwrap_or(before);
-        if let Err(error) = fs::write(POOL, (before + PAGES).to_string()) {
-            eprintln!("skipped: the pool cannot be filled: {error}");
-            return None;
-        }
-        let pool = Pool { before, _lock: lock };
-        if number() < Some(before + PAGES) {
-            eprintln!("skipped: memory is too fragmented for {PAGES} pages of 2 MiB");
-            return None;
-        }
-        Some(pool)
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        let emptied = fs::write(POOL, self.before.to_string());
-        assert!(emptied.is_ok() || std::thread::panicking(), "{emptied:?}");
-    }
-}
 
 #[test]
 fn every_outlet_delivers_from_pages_of_the_pool() {
     bounded(|watch| {
-        let Some(_pool) = Pool::filled() else { return };
+        let Some(_filled) = Filled::new() else { return };
         let pages = Pages { size: PageSize::Hugetlb, locked: false };
         let mut memory = Memory::allocate(1, &pages).expect("a page of the pool");
         memory.as_mut_slice().fill(1);
@@ -94,7 +51,7 @@ fn every_outlet_delivers_from_pages_of_the_pool() {
 #[test]
 fn a_sealed_buffer_of_the_pool_has_all_its_pages() {
     bounded(|_| {
-        let Some(_pool) = Pool::filled() else { return };
+        let Some(_filled) = Filled::new() else { return };
         let bytes = 3 * HUGE_PAGE_BYTES;
         let mut parcel = Parcel::allocate(bytes, PageSize::Hugetlb).expect("pages of the pool");
         parcel.as_mut_slice()[..5].copy_from_slice(b"bytes");

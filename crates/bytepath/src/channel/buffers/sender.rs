@@ -113,25 +113,9 @@ impl BufferSender {
     /// # Panics
     /// Another sender lent one of them.
     pub fn try_send(&mut self, head: &[u8], drafts: &mut Vec<Draft>) -> Result<bool, ChannelError> {
-        self.try_send_parts(&[head], drafts)
-    }
-
-    /// Likewise, of a head that lies in parts.
-    ///
-    /// # Errors
-    /// As of [`BufferSender::try_send`].
-    ///
-    /// # Panics
-    /// Likewise.
-    pub fn try_send_parts(
-        &mut self,
-        head: &[&[u8]],
-        drafts: &mut Vec<Draft>,
-    ) -> Result<bool, ChannelError> {
         let ours = drafts.iter().all(|draft| self.depot.has_lent(draft));
         assert!(ours, "a buffer is sent by who lent it");
-        let head_bytes = head.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
-        let len = message_bytes(head_bytes, drafts.len());
+        let len = message_bytes(head.len(), drafts.len());
         if !self.is_told_if_room(len)? {
             return Ok(false);
         }
@@ -143,10 +127,7 @@ impl BufferSender {
             bytes.copy_from(at, &draft.sent().bytes());
             at += PLACE_BYTES;
         }
-        for part in head {
-            bytes.copy_from(at, part);
-            at += part.len();
-        }
+        bytes.copy_from(at, head);
         space.commit(len);
         Ok(true)
     }

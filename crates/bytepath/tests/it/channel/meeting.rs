@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytepath::channel::{Address, ChannelError, Connection, Listener, Setup, Users};
@@ -13,6 +12,9 @@ use bytepath::pages::{PageSize, PagesError, SharedMemory};
 
 use super::{name, small};
 use crate::examples::example;
+use crate::pool::Pool;
+use crate::storm::in_a_storm;
+use crate::this_test;
 use crate::watch::bounded;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -126,24 +128,6 @@ fn what_another_user_left_and_cannot_be_removed_is_said_to_be_in_the_way() {
     });
 }
 
-/// What this does while signals come all the time.
-fn interrupted<T>(work: impl FnOnce() -> T) -> T {
-    crate::sys::make_interruptible();
-    let (thread, over) = (rustix::thread::gettid(), AtomicBool::new(false));
-    std::thread::scope(|threads| {
-        threads.spawn(|| {
-            while !over.load(Relaxed) {
-                crate::sys::interrupt(thread);
-                // Else a sleep might not come any nearer to its end.
-                std::thread::sleep(Duration::from_micros(1));
-            }
-        });
-        let done = work();
-        over.store(true, Relaxed);
-        done
-    })
-}
-
 #[test]
 fn a_signal_says_nothing_of_the_other_end() {
     bounded(|_| {
@@ -156,10 +140,10 @@ fn a_signal_says_nothing_of_the_other_end() {
         let (here, there) = Connection::pair().expect("a pair");
         rustix::net::send(&here, &hello[..bytes], rustix::net::SendFlags::empty()).expect("room");
         assert!(!there.has_offered_buffers());
-        let gone = interrupted(|| (0..20_000).filter(|_| there.has_offered_buffers()).count());
+        let gone = in_a_storm(|| (0..20_000).filter(|_| there.has_offered_buffers()).count());
         assert_eq!(gone, 0);
         drop(here);
-        assert!(interrupted(|| there.has_offered_buffers()));
+        assert!(in_a_storm(|| there.has_offered_buffers()));
     });
 }
 
@@ -181,7 +165,7 @@ fn who_is_interrupted_until_its_patience_ends_is_not_told_that_nobody_listens() 
         let path = directory.path().join("channel");
         let _full = full(&path);
         let patience = Duration::from_millis(50);
-        let silent = interrupted(|| Connection::connect(&address(&path), patience));
+        let silent = in_a_storm(|| Connection::connect(&address(&path), patience));
         assert!(matches!(silent, Err(ChannelError::Silent(_))), "{silent:?}");
     });
 }
@@ -333,8 +317,8 @@ fn an_end_of_another_user_is_turned_away_unless_any_is_welcome() {
 
 #[test]
 fn a_ring_in_pages_that_are_not_to_be_had_is_refused_with_the_remedy() {
-    let pool = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
-    if pool.is_ok_and(|free| free.trim() != "0") {
+    let pool = Pool::turn();
+    if pool.as_ref().is_some_and(|pool| pool.free_pages() > 0) {
         eprintln!("skipped: the pool has pages");
         return;
     }
@@ -403,9 +387,7 @@ fn a_ring_that_is_more_than_a_group_leaves_is_refused() {
         eprintln!("skipped: no cgroup with a limit can be made here (that takes root)");
         return;
     };
-    let mut child = Command::new(std::env::current_exe().expect("this program"));
-    child.args(["--exact", NARROW, "--nocapture"]).env(CHILD, &group.0);
-    let done = child.output().expect("it runs");
+    let done = this_test(NARROW).env(CHILD, &group.0).output().expect("it runs");
     let said = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success() && said.contains("1 passed"), "{done:?}");
 }
@@ -432,8 +414,8 @@ fn an_end_of_a_pair_is_the_standard_input_of_a_program_and_goes_to_no_other() {
             let flags = rustix::io::fcntl_getfd(end).expect("it is open");
             assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
         }
-        let mut program = Command::new(std::env::current_exe().expect("this program"));
-        program.args(["--exact", STARTED]).env(CHILD, "1").stdout(Stdio::null());
+        let mut program = this_test(STARTED);
+        program.env(CHILD, "1").stdout(Stdio::null());
         let mut child = program.stdin(OwnedFd::from(there)).spawn().expect("it runs");
         drop(program);
         let mut all = Vec::new();

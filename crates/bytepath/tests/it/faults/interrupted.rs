@@ -1,40 +1,13 @@
 //! Signals that interrupt every call that sleeps.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use bytepath::routes::ROUTES;
 use bytepath::{Endpoint, Kind, Knobs, Meter, Wait};
 
 use crate::ends::{Pace, SINKS, SOURCES};
+use crate::storm::in_a_storm;
 use crate::stuck::until_stuck;
-use crate::sys;
 use crate::trial::Trial;
 use crate::watch::bounded;
-
-/// Interrupts the calling thread over and over while it does its work.
-fn in_a_storm<T>(work: impl FnOnce() -> T) -> T {
-    sys::make_interruptible();
-    let (over, thread) = (AtomicBool::new(false), rustix::thread::gettid());
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                sys::interrupt(thread);
-                std::thread::yield_now();
-            }
-        });
-        // Ends the storm also where the work panics, or the scope would wait for ever.
-        let _over = Ends(&over);
-        work()
-    })
-}
-
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 #[test]
 fn a_storm_of_signals_loses_nothing() {

@@ -1248,6 +1248,19 @@ def test_locks_of_a_machine_need_no_session_there(tmp_path, monkeypatch):
     assert worker.machine_folder() == tmp_path / f"bytepath-fleet-{os.getuid()}"
 
 
+def test_machines_whose_names_differ_share_neither_a_file_nor_locks(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    names = ["a/b", "a_b", "a%2Fb", "a%b"]
+    lines, failed = each._copied(tmp_path, [{"name": name, "record": {"of": name}} for name in names])
+    assert (lines, failed) == ([f"4 profiles were written into {tmp_path}"], [])
+    assert sorted(json.loads(file.read_text())["of"] for file in tmp_path.glob("*.json")) == sorted(names)
+    folders = set()
+    for name in names:
+        monkeypatch.setenv("BYTEPATH_MACHINE", name)
+        folders.add(worker.machine_folder())
+    assert len(folders) == len(names)
+
+
 def test_a_folder_for_locks_that_cannot_be_had_is_told_of_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("BYTEPATH_MACHINE", "one")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc/self")

@@ -24,7 +24,7 @@ from typing import IO, Any
 from bytepath import _program
 from bytepath._errors import ProgramError
 
-from . import storage
+from . import files, storage
 
 PROTOCOL = 14
 """Changes whenever what is sent to workers does."""
@@ -345,7 +345,7 @@ def machine_folder() -> Path:
     if not os.path.isdir(base):
         # It is of another machine, or its session is over.
         base = tempfile.gettempdir()
-    machine = os.environ.get("BYTEPATH_MACHINE", "").replace("/", "_")
+    machine = files.name_of(os.environ.get("BYTEPATH_MACHINE", ""))
     folder = Path(base) / f"bytepath-fleet-{os.getuid()}{machine and '-' + machine}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -10,7 +10,6 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import queue as queues
-import resource
 import select
 import signal
 import threading
@@ -18,6 +17,7 @@ import typing
 
 import numpy as np
 import pytest
+from with_little import spare_descriptors
 
 import bytepath
 from bytepath import _sharing
@@ -99,20 +99,11 @@ def test_tasks_wait_where_no_descriptor_is_left():
         here.send("first")
         assert await received(there) == "first"
         waits = asyncio.ensure_future(received(there))
-        limits, copies = resource.getrlimit(resource.RLIMIT_NOFILE), []
-        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 8, limits[1]))
-        try:
-            with contextlib.suppress(OSError):
-                while True:
-                    copies.append(os.dup(0))
+        with spare_descriptors():
             await asyncio.sleep(0.01)
             assert not waits.done()
             here.send("second")
             assert await waits == "second"
-        finally:
-            for copy in copies:
-                os.close(copy)
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     asyncio.run(main())
 

@@ -104,15 +104,6 @@ def piece(command, tmp_path):
     return asked
 
 
-@pytest.fixture
-def traced() -> tuple[str, ...]:
-    """What stands before a program whose system calls are seen, or meddled with."""
-    strace = shutil.which("strace")
-    if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
-        pytest.skip("there is no strace, or tracing is refused")
-    return (strace, "-f", "-qqq")
-
-
 def wake(calls: Path, call: str) -> None:
     """Ends who traces the program that sleeps in this call, and no parent of it, and so its sleep."""
     sleeper = re.search(rf"(\d+) +{call}\(", calls.read_text())[1]

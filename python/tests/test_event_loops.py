@@ -93,6 +93,25 @@ def test_what_the_program_has_its_loop_do_with_the_descriptor_stays(kind):
     asyncio.run(main())
 
 
+def test_an_end_that_a_loop_closes_is_closed_and_gives_the_other_one_what_was_sent():
+    async def main() -> None:
+        here, there = bytepath.Channel.pair()
+        waits = asyncio.ensure_future(here.aio.recv())
+        await here.aio.send("last")
+        here.aio.close()
+        assert here.closed
+        with pytest.raises(ValueError, match="closed"):
+            await waits
+        with pytest.raises(ValueError, match="closed"):
+            await here.aio.send("later")
+        assert await there.aio.recv() == "last"
+        with pytest.raises(EOFError):
+            await there.aio.recv()
+        there.aio.close()
+
+    asyncio.run(main())
+
+
 def test_tasks_wait_where_no_descriptor_is_left():
     async def main() -> None:
         here, there = bytepath.Channel.pair()

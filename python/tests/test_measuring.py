@@ -269,6 +269,27 @@ def test_copies_go_by_a_profile(profile, tmp_path):
         bytepath.copy(tmp_path / "a", tmp_path / "b", profile=kept)
 
 
+def test_trees_go_by_the_profile_or_the_route_that_is_asked_for(command, profile, tmp_path):
+    kept, tree = tmp_path / "profile.json", tmp_path / "tree"
+    kept.write_text(json.dumps(profile))
+    tree.mkdir()
+    for number in range(3):
+        # Smaller ones are copied without a look at the profile.
+        (tree / f"f{number}").write_bytes(bytes([number]) * 1_000_000)
+    for asked, route in (({"profile": kept}, "mmap-write"), ({"route": "read-write"}, "read-write")):
+        copied = bytepath.copytree(tree, tmp_path / route, **asked)
+        assert copied.routes == {route: 3_000_000}
+        assert [(tmp_path / route / f"f{number}").read_bytes()[-1] for number in range(3)] == [0, 1, 2]
+
+
+def test_a_run_is_kept_where_that_is_asked_for(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    for store in (False, True):
+        record = bytepath.bench("cmd", "true", blocks=3, show=False, store=store)
+        history = subprocess.run([command, "history"], capture_output=True, text=True)
+        assert (record.id in history.stdout) == store, history
+
+
 def test_a_command_that_is_missing_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("BYTEPATH_PROGRAM", str(tmp_path / "not-there"))
     with pytest.raises(bytepath.ProgramError, match="BYTEPATH_PROGRAM names no program"):

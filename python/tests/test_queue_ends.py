@@ -199,6 +199,27 @@ def test_a_process_that_is_forked_is_told_whose_an_end_at_an_address_is(use):
         other.close()
 
 
+@pytest.mark.parametrize("receivers", ["one", "many"])
+def test_no_thread_has_to_be_joined_for_what_was_put_to_be_there(receivers):
+    queue = bytepath.Queue(receivers=receivers)
+    sent = np.arange(100_000)
+
+    def put_and_be_gone() -> None:
+        queue.put(sent)
+        queue.cancel_join_thread()
+        queue.join_thread()
+        os._exit(threading.active_count() - 1)
+
+    child = fork().Process(target=put_and_be_gone)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert (queue.get(timeout=5) == sent).all()
+    queue.close()
+    queue.cancel_join_thread()
+    queue.join_thread()
+
+
 # ---- waiting for room that nobody makes -------------------------------------------------------------
 
 

@@ -120,15 +120,26 @@ def test_a_notebook_shows_a_record_in_a_browser(record, tmp_path):
     browser = shutil.which("chromium")
     if browser is None:
         pytest.skip("no chromium")
-    (tmp_path / "cell.html").write_text(f"<!doctype html><body>{record._repr_html_()}</body>")
-    # The frame by itself, as its parts are not told from outside.
+    # What is in a frame is not dumped.
+    tell = (
+        "<script>onload = () => setTimeout(() => { const plots = frames[0].document.querySelectorAll('svg').length;"
+        " document.title = `${plots} plots` }, 2000)</script>"
+    )
+    (tmp_path / "cell.html").write_text(f"<!doctype html><body>{record._repr_html_()}{tell}</body>")
     (tmp_path / "page.html").write_text(record.to_html())
-    done = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
-         "--virtual-time-budget=5000", f"file://{tmp_path}/page.html"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert "<svg" in done.stdout, done.stderr[-1000:]
+    shown = {}
+    for name in ("cell", "page"):
+        done = subprocess.run(
+            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"--user-data-dir={tmp_path}/browser",
+             # Else one document could not look into the other, whose frame is of another origin.
+             "--disable-web-security", "--disable-site-isolation-trials",
+             "--virtual-time-budget=5000", f"file://{tmp_path}/{name}.html"],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        shown[name] = done.stdout
+        assert "</html>" in done.stdout, done.stderr[-1000:]
+    plots = shown["page"].count("<svg")
+    assert plots > 0 and f"<title>{plots} plots</title>" in shown["cell"]
 
 
 def test_what_the_command_says_is_the_message(command):

@@ -26,7 +26,7 @@ from fleet_trees import (  # noqa: E402
 @pytest.fixture
 def slept(request) -> str:
     """A command that no other test runs, also not beside this one: those that run it are looked for on all of this machine."""
-    return f"sleep 0.7{zlib.crc32(request.node.nodeid.encode()):010}"
+    return f"sleep 0.7{zlib.crc32(f'{os.getpid()} {request.node.nodeid}'.encode()):010}"
 
 
 def measured(command: str) -> list[str]:

@@ -13,6 +13,10 @@ import numpy as np
 import bytepath
 
 
+def fork() -> multiprocessing.context.ForkContext:
+    return multiprocessing.get_context("fork")
+
+
 def put_arrays(queue: bytepath.Queue, name: int, count: int, items: int) -> None:
     for index in range(count):
         queue.put((name, index, np.full(items, index, dtype=np.int64)))

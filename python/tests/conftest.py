@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -109,6 +110,15 @@ def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture
+def traced() -> tuple[str, ...]:
+    """What stands before a program whose system calls are seen, or meddled with."""
+    strace = shutil.which("strace")
+    if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
+        pytest.skip("there is no strace, or tracing is refused")
+    return (strace, "-f", "-qqq")
 
 
 @pytest.fixture(scope="session")

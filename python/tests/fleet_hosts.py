@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from fleet_trees import some_are_copied
 
 START = "bptest"
@@ -44,7 +45,36 @@ def remove_left_mounts() -> None:
     for line in Path("/proc/self/mounts").read_text().splitlines():
         device, place = line.split()[:2]
         if device.startswith(f"{START}-") and not Path(f"/proc/{device.split('-')[1]}").exists():
-            subprocess.run(["umount", "-l", place], capture_output=True)
+            subprocess.run(["umount", "-l", place.replace(r"\040", " ")], capture_output=True)
+
+
+@contextlib.contextmanager
+def mounted(place: Path, *words: str | Path) -> Iterator[None]:
+    """By default a file system in memory, which is told from others where it is left. Tests are skipped where it is refused."""
+    remove_left_mounts()
+    place.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(["mount", *(words or in_memory()), place], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"mounting is refused: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def in_memory(*options: str) -> tuple[str, ...]:
+    """What is mounted: a file system in memory, by the name of this process's."""
+    return ("-t", "tmpfs", *options, f"{START}-{os.getpid()}")
+
+
+def in_folder(folder: Path, **more: str) -> dict[str, str]:
+    """The environment of a command that keeps what it keeps in this folder, where no other test's is."""
+    return {**os.environ, "XDG_STATE_HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), **more}
+
+
+def with_workers(count: int) -> list[str]:
+    """What stands before the words of a command that has so many workers of its own."""
+    return [sys.executable, "-m", "bytepath.fleet", "--scheduler", f"local:{count}"]
 
 
 class Hosts:
@@ -148,7 +178,7 @@ class Fleet:
         remove_left_mounts()
         self.small = self.folder / "small"
         self.small.mkdir()
-        words = ["mount", "-t", "tmpfs", "-o", "size=1M", f"{START}-{os.getpid()}", str(self.small)]
+        words = ["mount", *in_memory("-o", "size=1M"), str(self.small)]
         if os.geteuid() != 0 or subprocess.run(words, capture_output=True).returncode != 0:
             self.small = None
         return self.small

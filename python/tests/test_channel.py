@@ -35,19 +35,17 @@ from pathlib import Path
 import channel_work as work
 import numpy as np
 import pytest
+from channel_work import fork
 
 import bytepath
 from bytepath import _pickling
 from interrupts import interrupted_at
+from with_little import little_memory, spare_descriptors
 
 METHODS = ["fork", "spawn", "forkserver"]
 SMALL = {"capacity": 1 << 20, "ring_bytes": 1 << 14}
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-
-
-def fork() -> multiprocessing.context.ForkContext:
-    return multiprocessing.get_context("fork")
 
 
 def program(name: str, *words: object, **options) -> subprocess.Popen:
@@ -1441,35 +1439,12 @@ def test_who_is_out_of_descriptors_is_told_so_and_loses_nothing():
     gc.collect()
     queue = bytepath.Queue()
     queue.put(np.arange(100_000))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
-    taken = []
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
-        with pytest.raises(OSError, match="Too many open files"):
-            while True:
-                taken.append(os.dup(0))
+    with spare_descriptors():
         with pytest.raises(OSError, match="Too many open files"):
             queue.get(timeout=1)
         with pytest.raises(OSError, match="Too many open files"):
             bytepath.Queue()
-    finally:
-        for fd in taken:
-            os.close(fd)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (queue.get(timeout=5) == np.arange(100_000)).all()
-
-
-@contextlib.contextmanager
-def little_memory(spare_bytes: int = 64 << 20) -> Iterator[None]:
-    """This process can have so much more."""
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (size + spare_bytes, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():

@@ -427,6 +427,37 @@ def test_a_source_that_cannot_be_one_leaves_the_sink_as_it_was(tmp_path, monkeyp
     assert os.listdir(folder) == ["sink"]
 
 
+def test_pages_of_a_file_are_handed_to_a_pipe_only_where_that_is_allowed(tmp_path, some_bytes):
+    file, data = tmp_path / "file", some_bytes(20_000)
+    file.write_bytes(data)
+    reader, writer = os.pipe()
+    with open(reader, "rb", buffering=0) as reader, open(writer, "wb", buffering=0) as writer:
+        assert "aliasing" in bytepath.plan(file, writer).refused["sendfile"]
+        for source in (file, file.open("rb")):
+            with pytest.raises(bytepath.CopyError, match="allow aliasing"):
+                bytepath.copy(source, writer, route="sendfile")
+            assert bytepath.copy(source, writer, route="sendfile", allow_aliasing=True).route == "sendfile"
+            assert reader.read(100_000) == data
+        source.close()
+        plan = bytepath.plan(file, writer, allow_aliasing=True)
+    assert "sendfile" in [route.name for route in plan.routes] and "sendfile" not in plan.refused
+
+
+def test_the_page_cache_is_left_as_it_was_only_where_that_is_asked_for(tmp_path, some_bytes):
+    source, sink, data = tmp_path / "source", tmp_path / "sink", some_bytes(200_000)
+    source.write_bytes(data)
+    leaves = {route.name for route in bytepath.plan(source, sink, leave_cache=True).routes}
+    keeps = bytepath.plan(source, sink)
+    assert leaves and leaves < {route.name for route in keeps.routes} and keeps.routes[0].name not in leaves
+    with open(source, "rb") as file, open(sink, "wb") as into:
+        for ends in ((source, sink), (file, into)):
+            with pytest.raises(bytepath.CopyError, match="stays in the page cache"):
+                bytepath.copy(*ends, route="read-write", leave_cache=True)
+            assert bytepath.copy(*ends, leave_cache=True).route in leaves
+            assert sink.read_bytes() == data
+            sink.write_bytes(b"")
+
+
 def _asked_by_nobody(ask):
     """What a process says that may write a sink, and not read it, and what the sink holds then."""
     if os.geteuid() != 0:

@@ -10,7 +10,6 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import queue as queues
-import resource
 import select
 import signal
 import threading
@@ -18,6 +17,7 @@ import typing
 
 import numpy as np
 import pytest
+from with_little import spare_descriptors
 
 import bytepath
 from bytepath import _sharing
@@ -93,26 +93,36 @@ def test_what_the_program_has_its_loop_do_with_the_descriptor_stays(kind):
     asyncio.run(main())
 
 
+def test_an_end_that_a_loop_closes_is_closed_and_gives_the_other_one_what_was_sent():
+    async def main() -> None:
+        here, there = bytepath.Channel.pair()
+        waits = asyncio.ensure_future(here.aio.recv())
+        await here.aio.send("last")
+        here.aio.close()
+        assert here.closed
+        with pytest.raises(ValueError, match="closed"):
+            await waits
+        with pytest.raises(ValueError, match="closed"):
+            await here.aio.send("later")
+        assert await there.aio.recv() == "last"
+        with pytest.raises(EOFError):
+            await there.aio.recv()
+        there.aio.close()
+
+    asyncio.run(main())
+
+
 def test_tasks_wait_where_no_descriptor_is_left():
     async def main() -> None:
         here, there = bytepath.Channel.pair()
         here.send("first")
         assert await received(there) == "first"
         waits = asyncio.ensure_future(received(there))
-        limits, copies = resource.getrlimit(resource.RLIMIT_NOFILE), []
-        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 8, limits[1]))
-        try:
-            with contextlib.suppress(OSError):
-                while True:
-                    copies.append(os.dup(0))
+        with spare_descriptors():
             await asyncio.sleep(0.01)
             assert not waits.done()
             here.send("second")
             assert await waits == "second"
-        finally:
-            for copy in copies:
-                os.close(copy)
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     asyncio.run(main())
 

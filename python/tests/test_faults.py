@@ -19,13 +19,12 @@ import shutil
 import signal
 import socket
 import ssl
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from fractions import Fraction
@@ -276,16 +275,18 @@ def test_a_full_file_system_is_told_with_what_it_took(tmp_path, python):
     assert done.stdout == f"{errno.ENOSPC} True\n", done.stderr
 
 
-def closing_fails(*names: Path) -> tuple[str, ...]:
+@pytest.fixture
+def closing_fails(traced: tuple[str, ...]) -> Callable[..., tuple[str, ...]]:
     """With what a program is run so that it cannot close these, as NFS and file systems with quotas tell it."""
-    strace = shutil.which("strace")
-    if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
-        pytest.skip("there is no strace, or tracing is refused")
-    paths = (word for name in names for word in ("-P", str(name)))
-    return (strace, "-f", "-qqq", "-o", os.devnull, *paths, "-e", "inject=close:error=EDQUOT")
+
+    def before(*names: Path) -> tuple[str, ...]:
+        paths = (word for name in names for word in ("-P", str(name)))
+        return (*traced, "-o", os.devnull, *paths, "-e", "inject=close:error=EDQUOT")
+
+    return before
 
 
-def test_bytes_that_are_lost_when_the_sink_is_closed_are_told(tmp_path, python):
+def test_bytes_that_are_lost_when_the_sink_is_closed_are_told(tmp_path, python, closing_fails):
     (tmp_path / "a").write_bytes(bytes(100_000))
     (tmp_path / "b").touch()
     script = (
@@ -336,7 +337,7 @@ def test_a_sink_that_there_is_no_descriptor_to_read_again_is_told(tmp_path):
     assert (tmp_path / "b").read_bytes() == b""
 
 
-def test_what_ended_a_copy_is_told_whatever_closing_its_sink_says(tmp_path, python):
+def test_what_ended_a_copy_is_told_whatever_closing_its_sink_says(tmp_path, python, closing_fails):
     script = (
         "import bytepath, os, resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
@@ -352,7 +353,7 @@ def test_what_ended_a_copy_is_told_whatever_closing_its_sink_says(tmp_path, pyth
     assert done.stdout == f"{errno.EFBIG} 4096 read-write 45904\n", done.stderr
 
 
-def test_a_source_that_says_something_when_it_is_closed_is_copied(tmp_path, python):
+def test_a_source_that_says_something_when_it_is_closed_is_copied(tmp_path, python, closing_fails):
     (tmp_path / "a").write_bytes(bytes(100_000))
     script = (
         "import bytepath, sys\n"

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,16 @@ from fleet_trees import (  # noqa: E402
     assert_copied, children, ended_well, finish, running, some_are_copied, state,
 )  # fmt: skip
 
-MEASURED = ["cmd", "--blocks", "3", "sleep 0.7"]
+
+
+@pytest.fixture
+def slept(request) -> str:
+    """A command that no other test runs, also not beside this one: those that run it are looked for on all of this machine."""
+    return f"sleep 0.7{zlib.crc32(f'{os.getpid()} {request.node.nodeid}'.encode()):010}"
+
+
+def measured(command: str) -> list[str]:
+    return ["cmd", "--blocks", "3", command]
 
 
 def files_of(copy: Path) -> int:
@@ -146,10 +156,10 @@ def test_a_scheduler_that_is_started_again_is_waited_for(fleet, tree, tmp_path):
     assert_copied(tree, copy)
 
 
-def test_a_machine_that_dies_in_an_experiment_is_told_of_and_one_that_comes_back_measures_again(fleet, tmp_path):
+def test_a_machine_that_dies_in_an_experiment_is_told_of_and_one_that_comes_back_measures_again(fleet, tmp_path, slept):
     file = tmp_path / "run.json"
-    command = fleet.begin_command("bench", "--patience", "10", "--json", str(file), *MEASURED)
-    wait_until(lambda: len(running("sleep 0.7")) >= 3)
+    command = fleet.begin_command("bench", "--patience", "10", "--json", str(file), *measured(slept))
+    wait_until(lambda: len(running(slept)) >= 3)
     ours = children(fleet.workers["two"].pid)
     assert ours
     fleet.workers["two"].kill()
@@ -162,27 +172,31 @@ def test_a_machine_that_dies_in_an_experiment_is_told_of_and_one_that_comes_back
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() and state(pid) != "Z" for pid in ours))
 
 
-def test_machines_that_are_stopped_or_cut_off_in_an_experiment_are_told_of(fleet, tmp_path):
+@pytest.mark.parametrize("how", ["stopped", "cut off"])
+def test_machines_that_are_stopped_or_cut_off_in_an_experiment_are_told_of(fleet, tmp_path, slept, how):
+    if how == "cut off" and not fleet.hosts.apart:
+        pytest.skip(f"no network can be cut: {fleet.hosts.why}")
     file = tmp_path / "run.json"
-    command = fleet.begin_command("bench", "--patience", "2", "--json", str(file), *MEASURED)
-    wait_until(lambda: len(running("sleep 0.7")) >= 3)
-    with asleep(fleet.workers["one"].pid):
+    command = fleet.begin_command("bench", "--patience", "2", "--json", str(file), *measured(slept))
+    wait_until(lambda: len(running(slept)) >= 3)
+    with asleep(fleet.workers["one"].pid) if how == "stopped" else fleet.hosts.cut_off("one"):
         command.communicate(timeout=90)
+    fleet.wait_for_workers(len(NAMES))
     assert command.returncode == 1
     assert status_of(file) == {"one": "lost", "two": "ok", "three": "ok"}
     assert "has told nothing" in file.read_text()
 
 
 @pytest.mark.parametrize("how", ["interrupted", "late"])
-def test_an_experiment_that_nobody_waits_for_is_ended_on_every_machine(fleet, how):
-    measured = ["cmd", "--blocks", "3", f"sleep 100{len(how)}"]
-    command = fleet.begin_command("bench", *(["--timeout", "3"] if how == "late" else []), *measured)
-    wait_until(lambda: len(running(measured[-1])) >= 3)
+def test_an_experiment_that_nobody_waits_for_is_ended_on_every_machine(fleet, slept, how):
+    long = slept.replace("0.", "100.")
+    command = fleet.begin_command("bench", *(["--timeout", "3"] if how == "late" else []), *measured(long))
+    wait_until(lambda: len(running(long)) >= 3)
     if how == "interrupted":
         command.send_signal(signal.SIGINT)
     _, said = command.communicate(timeout=60)
     assert command.returncode == (130 if how == "interrupted" else 1), said
-    wait_until(lambda: not running(measured[-1]))
+    wait_until(lambda: not running(long))
 
 
 def test_who_has_a_machine_is_told_and_a_command_that_waits_for_it_can_be_ended(fleet, tree, tmp_path):
@@ -207,9 +221,9 @@ def test_who_has_a_machine_is_told_and_a_command_that_waits_for_it_can_be_ended(
     ended_well(fleet.run("bench", "cmd", "--blocks", "3", "true"))
 
 
-def test_an_experiment_without_a_scheduler_ends_and_says_so(fleet):
-    command = fleet.begin_command("bench", "--patience", "1", *MEASURED)
-    wait_until(lambda: len(running("sleep 0.7")) >= 3)
+def test_an_experiment_without_a_scheduler_ends_and_says_so(fleet, slept):
+    command = fleet.begin_command("bench", "--patience", "1", *measured(slept))
+    wait_until(lambda: len(running(slept)) >= 3)
     fleet.scheduler.kill()
     fleet.scheduler.wait()
     told, said = command.communicate(timeout=60)

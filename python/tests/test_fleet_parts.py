@@ -24,6 +24,7 @@ pytest.importorskip("distributed", reason="fleets need the package distributed")
 
 from fleet_hosts import wait_until  # noqa: E402
 
+import distributed  # noqa: E402
 from distributed import Client, LocalCluster  # noqa: E402
 from distributed.comm import CommClosedError  # noqa: E402
 
@@ -1248,6 +1249,19 @@ def test_locks_of_a_machine_need_no_session_there(tmp_path, monkeypatch):
     assert worker.machine_folder() == tmp_path / f"bytepath-fleet-{os.getuid()}"
 
 
+def test_machines_whose_names_differ_share_neither_a_file_nor_locks(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    names = ["a/b", "a_b", "a%2Fb", "a%b"]
+    lines, failed = each._copied(tmp_path, [{"name": name, "record": {"of": name}} for name in names])
+    assert (lines, failed) == ([f"4 profiles were written into {tmp_path}"], [])
+    assert sorted(json.loads(file.read_text())["of"] for file in tmp_path.glob("*.json")) == sorted(names)
+    folders = set()
+    for name in names:
+        monkeypatch.setenv("BYTEPATH_MACHINE", name)
+        folders.add(worker.machine_folder())
+    assert len(folders) == len(names)
+
+
 def test_a_folder_for_locks_that_cannot_be_had_is_told_of_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("BYTEPATH_MACHINE", "one")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc/self")
@@ -1306,7 +1320,7 @@ def test_workers_that_can_do_the_work_are_waited_for_as_long_as_is_said(monkeypa
     members = Members()
     members._looked = float("inf")
     for name in refused:
-        members.refuse(name, f"{name} takes no part")
+        members.refuse(name, f"{name} takes no part", worked=False)
     options = SimpleNamespace(progress=None, patience_s=0.01)
     journal = SimpleNamespace(so_far=lambda: "so far")
     waiting = Waits(options, journal, ground.Ground("source", "copy", "id"), members, None)
@@ -1580,8 +1594,10 @@ def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_k
     monkeypatch.setattr(worker.storage, "look", lambda _: looks.pop(0))
     monkeypatch.setattr(worker, "_fit", {})
     monkeypatch.setattr(worker, "_trusted", set())
+    monkeypatch.setattr(distributed, "get_worker", lambda: SimpleNamespace(address="tcp://a"))
     unseen = f"it cannot read {source} ({source} does not exist)"
-    assert worker._unfit(setup) == unseen
+    refused = {"refused": unseen, "worker": "tcp://a"}
+    assert json.loads(worker.piece(setup, b"")) == {**refused, "worked": False}
     with pytest.raises(FileNotFoundError):
         worker.trust("id", str(source))
     source.mkdir()
@@ -1591,7 +1607,7 @@ def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_k
     assert worker._unfit(setup) is None and looks == [None]
     # It is looked at anew where it is another one by now, as where something else is mounted there.
     source.rename(tmp_path / "aside")
-    assert worker._unfit(setup) == unseen
+    assert json.loads(worker.piece(setup, b"")) == {**refused, "worked": True}
     source.mkdir()
     looks[:] = [LOOK | {"inode": 3}, LOOK | {"times": (6, 6)}, LOOK]
     assert worker._unfit(setup) == f"its {source} is not the directory that the others see"
@@ -1645,7 +1661,7 @@ def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_mom
 
     async def judged():
         for _ in range(2):
-            pieces._doubted(SimpleNamespace(run=run), "b")
+            pieces._doubted(SimpleNamespace(run=run), {"worker": "b", "worked": False})
         assert members.doubted == {"b"} and members.fit() == others
         await pieces.judging["b"]
         assert not members.doubted and not pieces.judging
@@ -1653,11 +1669,31 @@ def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_mom
     monkeypatch.setattr(ground.asyncio, "sleep", at_once)
     members = Members()
     members.machines = [machines.Machine(name, name, {}, [name]) for name in [*others, "b"]]
+    members._note()
     pieces = Pieces(SimpleNamespace(progress=None), None, ground.Ground("source", "copy", "id"), members, None)
     pieces.ground.trusted = {"a", "asleep"}
     asyncio.run(judged())
     assert (let_in, members.refused) == (["b"] if is_other is False else [], {"b"} if is_other else set())
     assert not is_other or "b takes no part: source is not the same directory on a and on b" in members.told[0]
+    assert ("b" in members.seen) == (not is_other)
+
+
+def test_a_machine_takes_part_whose_workers_did_something_or_are_not_refused():
+    members = Members()
+    members.seen = {"earlier": "earlier"}
+    names = ["earlier", "idle", "worked", "died"]
+    members.machines = [machines.Machine(name, name, {}, [f"{name}-1", f"{name}-2"]) for name in names]
+    members._note()
+    pieces = Pieces(SimpleNamespace(progress=None), None, None, members, None)
+    for name in names[:3]:
+        pieces._refused({"worker": f"{name}-1", "refused": "it is unfit", "worked": name == "worked"})
+        assert list(members.seen) == names
+    for name in names[:3]:
+        pieces._refused({"worker": f"{name}-2", "refused": "it is unfit", "worked": False})
+    assert list(members.seen) == ["earlier", "worked", "died"]
+    # They are there still when the scheduler is back.
+    members._note()
+    assert list(members.seen) == ["earlier", "worked", "died"]
 
 
 def test_a_directory_looks_like_no_other_and_like_itself_while_nobody_changes_it(tmp_path):

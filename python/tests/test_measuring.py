@@ -120,15 +120,26 @@ def test_a_notebook_shows_a_record_in_a_browser(record, tmp_path):
     browser = shutil.which("chromium")
     if browser is None:
         pytest.skip("no chromium")
-    (tmp_path / "cell.html").write_text(f"<!doctype html><body>{record._repr_html_()}</body>")
-    # The frame by itself, as its parts are not told from outside.
+    # What is in a frame is not dumped.
+    tell = (
+        "<script>onload = () => setTimeout(() => { const plots = frames[0].document.querySelectorAll('svg').length;"
+        " document.title = `${plots} plots` }, 2000)</script>"
+    )
+    (tmp_path / "cell.html").write_text(f"<!doctype html><body>{record._repr_html_()}{tell}</body>")
     (tmp_path / "page.html").write_text(record.to_html())
-    done = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
-         "--virtual-time-budget=5000", f"file://{tmp_path}/page.html"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert "<svg" in done.stdout, done.stderr[-1000:]
+    shown = {}
+    for name in ("cell", "page"):
+        done = subprocess.run(
+            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"--user-data-dir={tmp_path}/browser",
+             # Else one document could not look into the other, whose frame is of another origin.
+             "--disable-web-security", "--disable-site-isolation-trials",
+             "--virtual-time-budget=5000", f"file://{tmp_path}/{name}.html"],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        shown[name] = done.stdout
+        assert "</html>" in done.stdout, done.stderr[-1000:]
+    plots = shown["page"].count("<svg")
+    assert plots > 0 and f"<title>{plots} plots</title>" in shown["cell"]
 
 
 def test_what_the_command_says_is_the_message(command):
@@ -267,6 +278,27 @@ def test_copies_go_by_a_profile(profile, tmp_path):
     kept.write_text(json.dumps(profile))
     with pytest.raises(ValueError, match="stale"):
         bytepath.copy(tmp_path / "a", tmp_path / "b", profile=kept)
+
+
+def test_trees_go_by_the_profile_or_the_route_that_is_asked_for(command, profile, tmp_path):
+    kept, tree = tmp_path / "profile.json", tmp_path / "tree"
+    kept.write_text(json.dumps(profile))
+    tree.mkdir()
+    for number in range(3):
+        # Smaller ones are copied without a look at the profile.
+        (tree / f"f{number}").write_bytes(bytes([number]) * 1_000_000)
+    for asked, route in (({"profile": kept}, "mmap-write"), ({"route": "read-write"}, "read-write")):
+        copied = bytepath.copytree(tree, tmp_path / route, **asked)
+        assert copied.routes == {route: 3_000_000}
+        assert [(tmp_path / route / f"f{number}").read_bytes()[-1] for number in range(3)] == [0, 1, 2]
+
+
+def test_a_run_is_kept_where_that_is_asked_for(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    for store in (False, True):
+        record = bytepath.bench("cmd", "true", blocks=3, show=False, store=store)
+        history = subprocess.run([command, "history"], capture_output=True, text=True)
+        assert (record.id in history.stdout) == store, history
 
 
 def test_a_command_that_is_missing_is_told(monkeypatch, tmp_path):

@@ -10,7 +10,6 @@ import os
 import pickle
 import queue as queues
 import random
-import resource
 import signal
 import socket
 import struct
@@ -22,6 +21,8 @@ from pathlib import Path
 import channel_work as work
 import numpy as np
 import pytest
+from channel_work import fork
+from with_little import little_memory, spare_descriptors
 
 import bytepath
 
@@ -33,10 +34,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 def many(maxsize: int = 0, **options) -> bytepath.Queue:
     return bytepath.Queue(maxsize, receivers="many", **options)
-
-
-def fork() -> multiprocessing.context.ForkContext:
-    return multiprocessing.get_context("fork")
 
 
 def all_told(readers: list) -> dict:
@@ -303,7 +300,7 @@ def test_the_refusal_of_a_second_receiver_names_the_remedy():
 def test_who_is_out_of_descriptors_is_told_so_and_loses_nothing():
     queue = many()
     queue.put(np.arange(200_000))
-    with no_descriptors():
+    with spare_descriptors():
         for _ in range(2):
             with pytest.raises(OSError, match="Too many open files"):
                 queue.get(timeout=1)
@@ -319,16 +316,11 @@ def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
     queue = many(capacity=1 << 30)
     array = np.zeros(200 << 20, dtype=np.uint8)
     queue.put(array)
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    try:
-        resource.setrlimit(resource.RLIMIT_AS, (size + (64 << 20), limits[1]))
+    with little_memory():
         with pytest.raises(MemoryError):
             queue.put(array)
         with pytest.raises(MemoryError):
             queue.get(timeout=5)
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
     assert queue.qsize() == 1
     assert queue.get(timeout=5).shape == array.shape
 
@@ -336,15 +328,13 @@ def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
 @pytest.mark.parametrize("receivers", ["one", "many"])
 def test_memory_that_is_not_to_be_had_for_a_long_text_is_an_error_and_not_the_end(python, receivers):
     script = (
-        "import resource, sys\n"
+        "import sys\n"
         "import bytepath\n"
+        "sys.path.append(sys.argv[2])\n"
+        "from with_little import little_memory\n"
         "def limited(spare_bytes, work):\n"
-        "    size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
-        "    limits = resource.getrlimit(resource.RLIMIT_AS)\n"
-        "    resource.setrlimit(resource.RLIMIT_AS, (size + spare_bytes, limits[1]))\n"
-        "    try:\n        work()\n        print('had')\n"
+        "    try:\n        with little_memory(spare_bytes):\n            work()\n        print('had')\n"
         "    except MemoryError:\n        print('lacks memory')\n"
-        "    finally:\n        resource.setrlimit(resource.RLIMIT_AS, limits)\n"
         "queue = bytepath.Queue(receivers=sys.argv[1], capacity=1 << 30)\n"
         "large, small = 'x' * (64 << 20), 'y' * 1_900_000\n"
         # One has room for its pickle, and not for more.
@@ -355,7 +345,7 @@ def test_memory_that_is_not_to_be_had_for_a_long_text_is_an_error_and_not_the_en
         "queue.put(large)\n"
         "print(queue.get(timeout=30) == large)\n"
     )
-    done = python(script, receivers)
+    done = python(script, receivers, str(Path(__file__).parent))
     assert done.stdout == "lacks memory\nlacks memory\n1 True\nTrue\n", done.stderr
 
 
@@ -473,23 +463,6 @@ def turn_of_another(queue: bytepath.Queue):
         struct.pack_into("Q", words, 0, 0)
 
 
-@contextlib.contextmanager
-def no_descriptors():
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
-    taken = []
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, limits[1]))
-        with contextlib.suppress(OSError):
-            while True:
-                taken.append(os.dup(0))
-        yield
-    finally:
-        for fd in taken:
-            os.close(fd)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
 def test_a_turn_that_lasts_is_waited_for_no_longer_than_asked():
     queue = many()
     queue.put(1)
@@ -505,7 +478,7 @@ def test_a_turn_that_lasts_is_waited_for_no_longer_than_asked():
         # However many threads wait for it.
         assert time.monotonic() - began < 5
         # Who cannot look at that process does not take it for gone.
-        with no_descriptors(), pytest.raises(queues.Full):
+        with spare_descriptors(), pytest.raises(queues.Full):
             queue.put_nowait(2)
     for value in range(20):
         queue.put(value)
@@ -564,7 +537,7 @@ def test_who_is_forked_without_descriptors_has_no_queue_of_its_parents():
     own.put(1)
     assert own.get() == 1
     pools = [queue._pool for queue in shared]
-    with no_descriptors():
+    with spare_descriptors():
         pid = os.fork()
         if pid == 0:
             # Queues that come before these may have made room for one.

@@ -31,15 +31,13 @@ from pathlib import Path
 import channel_work as work
 import numpy as np
 import pytest
+from channel_work import fork
 from interrupts import interrupted_at
+from with_little import spare_descriptors
 
 import bytepath
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-
-
-def fork() -> multiprocessing.context.ForkContext:
-    return multiprocessing.get_context("fork")
 
 
 def outcome(work: Callable[[], object]) -> Callable[[], object]:
@@ -199,6 +197,27 @@ def test_a_process_that_is_forked_is_told_whose_an_end_at_an_address_is(use):
         other.put("still there")
         assert queue.get(timeout=30) == "still there"
         other.close()
+
+
+@pytest.mark.parametrize("receivers", ["one", "many"])
+def test_no_thread_has_to_be_joined_for_what_was_put_to_be_there(receivers):
+    queue = bytepath.Queue(receivers=receivers)
+    sent = np.arange(100_000)
+
+    def put_and_be_gone() -> None:
+        queue.put(sent)
+        queue.cancel_join_thread()
+        queue.join_thread()
+        os._exit(threading.active_count() - 1)
+
+    child = fork().Process(target=put_and_be_gone)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert (queue.get(timeout=5) == sent).all()
+    queue.close()
+    queue.cancel_join_thread()
+    queue.join_thread()
 
 
 # ---- waiting for room that nobody makes -------------------------------------------------------------
@@ -814,26 +833,6 @@ def test_what_lacks_descriptors_that_are_under_way_is_put_and_sent_when_they_hav
 
 
 # ---- descriptors that run out -----------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def spare_descriptors(count: int) -> Iterator[None]:
-    """So many descriptors, and no more, are to be had."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
-    taken = []
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, limits[1]))
-        with pytest.raises(OSError, match="Too many open files"):
-            while True:
-                taken.append(os.dup(0))
-        for _ in range(count):
-            os.close(taken.pop())
-        yield
-    finally:
-        for fd in taken:
-            os.close(fd)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_where_descriptors_run_out_those_who_are_taken_in_are_served_and_the_others_when_these_have_ended():

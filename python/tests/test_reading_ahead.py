@@ -18,6 +18,7 @@ import pytest
 import bytepath
 from bytepath import _bytepath
 from interrupts import interrupted_at
+from with_little import spare_descriptors
 
 # Longer than any pause here, so that a copy that waits for nothing is told from one that does not end.
 LONG_S = 30.0
@@ -134,21 +135,9 @@ def test_a_sink_that_fails_leaves_what_was_read_ahead_in_the_error():
 
 
 def test_what_was_read_ahead_is_in_the_error_where_descriptors_run_out():
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with pipe_with_file(b"read ahead") as (file, _), open(os.devnull, "wb") as sink:
-        highest = max(int(name) for name in os.listdir("/proc/self/fd"))
-        taken = []
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, limits[1]))
-            with pytest.raises(OSError, match="Too many open files"):
-                while True:
-                    taken.append(os.dup(0))
-            with pytest.raises(bytepath.CopyError, match="Too many open files") as raised:
-                bytepath.copy(file, sink)
-        finally:
-            for fd in taken:
-                os.close(fd)
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with pipe_with_file(b"read ahead") as (file, _), open(os.devnull, "wb") as sink, spare_descriptors():
+        with pytest.raises(bytepath.CopyError, match="Too many open files") as raised:
+            bytepath.copy(file, sink)
     assert (raised.value.offset, raised.value.stranded) == (0, b"read ahead")
 
 

@@ -171,7 +171,7 @@ def _copied(folder: Path, machines: list[dict[str, Any]]) -> tuple[list[str], li
     """Writes the profiles of machines into a folder: what is to be told of that, and why some could not be written."""
     lines, failed, count = [], [], 0
     for machine in machines:
-        file = folder / f"{machine['name'].replace('/', '_')}.json"
+        file = folder / f"{files.name_of(machine['name'])}.json"
         if machine.get("record") is not None:
             try:
                 files.write(file, json.dumps(machine["record"], indent=1) + "\n")

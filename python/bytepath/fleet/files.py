@@ -44,6 +44,11 @@ def _is_fifo(path: str | Path) -> bool:
     return False
 
 
+def name_of(machine: str) -> str:
+    """What a machine is called where its name is that of a file; no two are called the same."""
+    return machine.replace("%", "%25").replace("/", "%2F")
+
+
 def check_folder(path: Path) -> None:
     """Makes a folder for files, and refuses one in which none can be made."""
     try:

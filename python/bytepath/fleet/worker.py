@@ -24,9 +24,9 @@ from typing import IO, Any
 from bytepath import _program
 from bytepath._errors import ProgramError
 
-from . import storage
+from . import files, storage
 
-PROTOCOL = 14
+PROTOCOL = 15
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02
@@ -149,7 +149,8 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
     if why:
         from distributed import get_worker
 
-        return json.dumps({"doubted" if why == DOUBT else "refused": why, "worker": get_worker().address}).encode()
+        answer = {"doubted" if why == DOUBT else "refused": why, "worker": get_worker().address}
+        return json.dumps({**answer, "worked": any(id == setup["id"] for id, _ in list(_fit))}).encode()
     with contextlib.ExitStack() as stack:
         if setup.get("per_machine"):
             stack.enter_context(_slot(setup["id"], setup["per_machine"], setup["late_s"]))
@@ -345,7 +346,7 @@ def machine_folder() -> Path:
     if not os.path.isdir(base):
         # It is of another machine, or its session is over.
         base = tempfile.gettempdir()
-    machine = os.environ.get("BYTEPATH_MACHINE", "").replace("/", "_")
+    machine = files.name_of(os.environ.get("BYTEPATH_MACHINE", ""))
     folder = Path(base) / f"bytepath-fleet-{os.getuid()}{machine and '-' + machine}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -11,6 +11,9 @@ from ..errors import Lost
 from ..machines import Machine, admit, probe, workers_of
 
 TOLD_MAX = 100
+EARLIER = "earlier"
+"""Stands for the workers of earlier runs, of which nobody knows what they did."""
+
 LOOK_S = 3.0
 """Who came and went is looked at so often."""
 
@@ -30,6 +33,8 @@ class Members:
         """Why they get none."""
         self.seen: dict[str, str] = {}
         """The names of all machines that have ever taken part, by their keys."""
+        self.hands: dict[str, set[str]] = {}
+        """By the keys of machines, the workers by whom they take part."""
         self._looked = 0.0
         self._looking: asyncio.Task[None] | None = None
 
@@ -77,17 +82,27 @@ class Members:
         fit = {name: about for name, about in (await workers_of(client)).items() if name not in self.refused}
         self.machines, refused = await admit(client, self.machines, fit)
         for name, why in refused.items():
-            self.refuse(name, f"{why}; it takes no part")
+            self.refuse(name, f"{why}; it takes no part", worked=False)
         self._note()
 
-    def refuse(self, worker: str, line: str) -> None:
-        """Gives a worker no more work, and says so in the end."""
+    def refuse(self, worker: str, line: str, worked: bool) -> None:
+        """Gives a worker no more work, and says so in the end. By one that did none its machine takes no part."""
         self.refused.add(worker)
+        for key, hands in self.hands.items():
+            if not worked and worker in hands:
+                hands.remove(worker)
+                if not hands:
+                    self.seen.pop(key, None)
         if line not in self.told and len(self.told) < TOLD_MAX:
             self.told.append(line)
 
     def _note(self) -> None:
-        self.seen.update({machine.key: machine.name for machine in self.machines})
+        for machine in self.machines:
+            earlier = {EARLIER} if machine.key in self.seen else set()
+            hands = self.hands.setdefault(machine.key, earlier)
+            hands |= set(machine.workers) - self.refused
+            if hands:
+                self.seen[machine.key] = machine.name
 
     def end(self) -> None:
         """Looks no more."""

@@ -95,7 +95,7 @@ def _piece(setup: dict[str, Any], request: bytes) -> bytes:
 
         install = f"{sys.executable} -m pip install 'target/dist/out/NAME.whl[fleet]'"
         why = f"it has no Python package bytepath ({error}): run `{install}` there"
-        return json.dumps({"refused": why, "worker": get_worker().address}).encode()
+        return json.dumps({"refused": why, "worker": get_worker().address, "worked": False}).encode()
     return worker.piece(setup, request)
 
 
@@ -332,7 +332,7 @@ class Pieces:
             flight.attempts -= 1
             return self._again(client, flight, stage, answer["refused"])
         if "doubted" in answer:
-            self._doubted(client, answer["worker"])
+            self._doubted(client, answer)
             flight.attempts -= 1
             return self._again(client, flight, stage, answer["doubted"])
         answer = {**_EMPTY, **answer}
@@ -364,32 +364,35 @@ class Pieces:
     def _refused(self, answer: dict[str, Any]) -> None:
         """A worker that came later cannot do the work: it gets no more of it."""
         line = f"{answer['worker']} takes no part: {answer['refused']}"
-        self.members.refuse(answer["worker"], line)
+        self.members.refuse(answer["worker"], line, answer["worked"])
         if not self.members.fit():
             raise FleetError(f"{line}, and there is no other worker\n{self.journal.so_far()}")
 
-    def _doubted(self, client: Client, name: str) -> None:
+    def _doubted(self, client: Client, answer: dict[str, Any]) -> None:
         """Finds out whether a worker's source is that of the others, while they go on."""
+        name = answer["worker"]
         if name not in self.judging:
             self.members.doubted.add(name)
-            self.judging[name] = asyncio.create_task(self._judge_aside(client, name))
+            self.judging[name] = asyncio.create_task(self._judge_aside(client, answer))
 
-    async def _judge_aside(self, client: Client, name: str) -> None:
+    async def _judge_aside(self, client: Client, answer: dict[str, Any]) -> None:
+        name = answer["worker"]
         try:
             # Who does not answer is doubted again with its next piece.
             with contextlib.suppress(FleetError):
-                await self._judge(client, name)
+                await self._judge(client, answer)
         finally:
             self.members.doubted.discard(name)
             self.judging.pop(name, None)
 
-    async def _judge(self, client: Client, name: str) -> str:
+    async def _judge(self, client: Client, answer: dict[str, Any]) -> str:
         """Lets a worker in whose source is that of the others; why it takes no part, where it is another."""
+        name = answer["worker"]
         try:
             await self.ground.trust(client, name, self.members.not_refused())
         except Another as error:
             why = f"{name} takes no part: {error}"
-            self.members.refuse(name, why)
+            self.members.refuse(name, why, answer["worked"])
             return why
         return ""
 
@@ -538,7 +541,7 @@ class Pieces:
                 continue
             if "doubted" in answer:
                 try:
-                    why = await self._judge(client, answer["worker"])
+                    why = await self._judge(client, answer)
                 except FleetError as error:
                     why = str(error)
                 # Who is trusted now is doubted no more.

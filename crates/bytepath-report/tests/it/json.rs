@@ -163,6 +163,22 @@ fn a_name_that_no_table_can_hold_is_refused_wherever_it_stands() {
 }
 
 #[test]
+fn an_error_in_one_of_several_records_names_the_line_of_the_file() {
+    let whole = sample::record().to_json().expect("it is a record");
+    let damaged = whole.replacen("\"blocks\": ", "\"blocks\": -", 1);
+    let line = |text: &str| text.lines().position(|line| line.contains("\"blocks\": -"));
+    for before in ["[\n\n", "[ ", "\r\n\t["] {
+        let text = format!("{before}{whole},{damaged}]\n");
+        let why = Record::all_from_json(&text).expect_err("less than no block").to_string();
+        let line = line(&text).expect("it is there") + 1;
+        assert!(why.starts_with("record 2 of 2: damaged record: "), "{why}");
+        assert!(why.contains(&format!(" at line {line} column ")), "{line}: {why}");
+    }
+    let why = Record::all_from_json("[1,\n {\"schema\": 3}]").expect_err("neither is a record");
+    assert!(why.to_string().starts_with("record 1 of 2: not a record"), "{why}");
+}
+
+#[test]
 fn a_figure_that_is_not_finite_is_refused_by_name() {
     let mut record = sample::record();
     record.arms[2].samples[3].value = f64::INFINITY;

@@ -1,6 +1,6 @@
 //! Records to JSON and back, and the words for what is not a record.
 
-use bytepath_report::{ReadError, Record, SCHEMA_NAME, SchemaName};
+use bytepath_report::{Explained, ReadError, Record, SCHEMA_NAME, SchemaName};
 use serde_json::{Value, json};
 
 use crate::sample;
@@ -195,4 +195,14 @@ fn a_figure_that_is_not_finite_is_refused_by_name() {
     explained.classes[1].ci95[0] = f64::NAN;
     let refused = record.to_json().expect_err("JSON has no NaN").to_string();
     assert!(refused.contains("explained of arm \"write → read\""), "{refused}");
+
+    for forget in [
+        |explained: &mut Explained| explained.descriptor_calls[0].share = f64::NAN,
+        |explained: &mut Explained| explained.calls_traced = Some(f64::INFINITY),
+    ] {
+        let mut record = sample::record();
+        forget(record.arms[0].explained.as_mut().expect("the sample explains its reference"));
+        let refused = record.to_json().expect_err("JSON has no such number").to_string();
+        assert!(refused.contains("explained of arm \"write → read\""), "{refused}");
+    }
 }

@@ -22,7 +22,8 @@ use crate::device;
 use crate::errno::word;
 use crate::quote::always_quoted;
 use crate::said;
-use crate::sys::{given, start};
+use crate::streams::{stdout, stdout_is_writable};
+use crate::sys::given;
 use crate::usage::wrong_usage;
 
 /// Where results go: a file, or standard output for `-`.
@@ -43,7 +44,7 @@ impl Output {
     /// Sees that `path` can be written, and leaves it as it is.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Output> {
         match is_stdout(path) {
-            true => not_closed()?,
+            true => is_writable()?,
             false => spares_the_store(path)?,
         }
         let way = Output::way(path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -95,47 +96,38 @@ impl Output {
     pub(crate) fn write(self, text: &[u8]) -> anyhow::Result<()> {
         let failed = || format!("cannot write {}", self.path.display());
         said::printed(match self.way {
-            Way::Stdout => to_stdout(text).context("standard output"),
+            Way::Stdout => {
+                stdout().write_all(text).and_then(|()| kept()).context("standard output")
+            }
             Way::Special(file) => to_special(file, text).with_context(failed),
             Way::Replaced => replace(&self.path, text).with_context(failed),
         })
     }
 }
 
-/// Sees that there is a standard output: what is full stands in the place of one that was closed.
+/// Sees that there is a standard output that can be written.
 ///
 /// # Errors
 /// There is none.
-pub(crate) fn not_closed() -> anyhow::Result<()> {
-    match start::was_closed(1) {
-        true => Err(anyhow::Error::msg(word(Errno::BADF)).context("standard output")),
-        false => Ok(()),
-    }
+pub(crate) fn is_writable() -> anyhow::Result<()> {
+    stdout_is_writable().map_err(|errno| anyhow::Error::msg(word(errno)).context("standard output"))
 }
 
-fn to_stdout(text: &[u8]) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout();
-    stdout.write_all(text)?;
-    stdout.flush()?;
-    Ok(closed_well(stdout.as_fd())?)
-}
-
-/// Sees that all that was printed is out, and kept: some file systems tell only when a file is closed
-/// that its bytes are lost. A reader who left is no error.
+/// Sees that all that was printed is kept: some file systems tell only when a file is closed that its bytes
+/// are lost.
 ///
 /// # Errors
 /// It is not.
 pub(crate) fn ended_well() -> anyhow::Result<()> {
-    said::printed(flushed_and_kept().context("standard output"))
+    kept().context("standard output")
 }
 
-/// The same, where it is an error.
+/// The same, in the kernel's word.
 ///
 /// # Errors
-/// The kernel's word.
-pub(crate) fn flushed_and_kept() -> std::io::Result<()> {
-    let mut stdout = std::io::stdout();
-    stdout.flush()?;
+/// It is not.
+pub(crate) fn kept() -> std::io::Result<()> {
+    let stdout = std::io::stdout();
     match identity_of(stdout.as_fd()) {
         Some(_) => Ok(closed_well(stdout.as_fd())?),
         None => Ok(()),

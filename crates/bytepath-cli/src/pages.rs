@@ -21,6 +21,7 @@ use crate::output::{self, Output};
 use crate::run::{Signals, is_passed_on};
 use crate::said::{self, say};
 use crate::style::style;
+use crate::streams::{stderr, stdout};
 use crate::sys::spawn;
 
 /// How often the processes of a command are looked at.
@@ -92,8 +93,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if !alone {
         let text = told(&seen, options);
         said::printed(match options.pid {
-            Some(_) => std::io::stdout().write_all(text.as_bytes()).context("standard output"),
-            None => std::io::stderr().write_all(text.as_bytes()).context("standard error"),
+            Some(_) => stdout().write_all(text.as_bytes()).context("standard output"),
+            None => stderr().write_all(text.as_bytes()).context("standard error"),
         })?;
     }
     Ok(code)

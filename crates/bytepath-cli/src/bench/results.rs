@@ -14,6 +14,7 @@ use crate::output::{self, Output};
 use crate::page::page;
 use crate::shown::Shown;
 use crate::style::{plot_style, style};
+use crate::streams::stdout;
 use crate::usage::wrong_usage;
 use crate::{interrupt, said};
 
@@ -137,7 +138,7 @@ fn put(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::R
     if let Some(kept) = kept {
         text += &format!("\nkept as {kept}\n");
     }
-    let printed = std::io::stdout().write_all(text.as_bytes()).context("standard output");
+    let printed = stdout().write_all(text.as_bytes()).context("standard output");
     said::also(saved, said::printed(printed))
 }
 

@@ -230,6 +230,41 @@ fn closed_and_wrong_descriptors_are_named() {
 }
 
 #[test]
+fn what_cannot_be_written_is_not_taken_for_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().display();
+    let bench = "bench cmd --quick --no-store true";
+    shell(&format!("$bytepath {bench} --json {at}/record")).well();
+    std::fs::write(folder.path().join("read"), "kept\n").expect("it is written");
+    for words in [
+        "report record --format csv -o -",
+        "report record --format csv",
+        "report record",
+        "history",
+        "completions bash",
+        "bench --list",
+        "doctor",
+        "pages $$",
+        "pages --json - $$",
+        "--help",
+        "--version",
+        &format!("{bench} --csv -"),
+        bench,
+    ] {
+        shell(&format!("cd {at} && $bytepath {words} 1<read"))
+            .refused(1, &["bytepath: standard output: Bad file descriptor"]);
+    }
+    for classic in ["cp --help", "cat --version", "tee --help"] {
+        let done = shell(&format!("cd {at} && $bytepath {classic} 1<read"));
+        done.refused(1, &["write error: Bad file descriptor"]);
+    }
+    shell(&format!("$bytepath run true 1<{at}/read && $bytepath cat /dev/null 1<{at}/read")).well();
+    // What is said on standard error is the work of this one.
+    shell(&format!("$bytepath run --explain true 2<{at}/read; test $? = 1")).well();
+    assert_eq!(std::fs::read_to_string(folder.path().join("read")).expect("it is there"), "kept\n");
+}
+
+#[test]
 fn outlets_that_need_a_pipe_refuse_everything_else() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");

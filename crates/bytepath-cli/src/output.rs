@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use bytepath_lab::store::Store;
-use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, XattrFlags};
-use rustix::fs::{accessat, fremovexattr, fsetxattr, getxattr, linkat, openat};
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Mode, OFlags, StatxAttributes, StatxFlags, XattrFlags,
+};
+use rustix::fs::{accessat, fremovexattr, fsetxattr, getxattr, linkat, openat, statx};
 use rustix::io::Errno;
 use tempfile::{PathPersistError, TempPath};
 
@@ -75,11 +77,14 @@ impl Output {
         }
         followed(path)?;
         match File::options().write(true).open(path) {
-            Ok(file) if file.metadata()?.is_file() => Ok(Way::Replaced),
+            Ok(file) if file.metadata()?.is_file() => {
+                let replaceable = followed(path).and_then(|path| is_replaceable(&path));
+                replaceable.context("another cannot take its place")?;
+                Ok(Way::Replaced)
+            }
             Ok(file) => Ok(Way::Special(file)),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                // A trial, gone as soon as made: a folder may be missing, full or read-only.
-                tempfile::tempfile_in(folder(&followed(path)?))?;
+                takes_files(folder(&followed(path)?))?;
                 Ok(Way::Replaced)
             }
             Err(error) => Err(error.into()),
@@ -191,6 +196,29 @@ impl Renewed {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => found == self.made,
             read => read.is_ok() && begins == self.begins,
         }
+    }
+}
+
+/// A trial, gone as soon as made: a folder may be missing, full or read-only.
+fn takes_files(folder: &Path) -> std::io::Result<()> {
+    tempfile::tempfile_in(folder).map(drop)
+}
+
+/// Sees that a new file can be put in the place of this one, as far as it can be seen before.
+fn is_replaceable(path: &Path) -> std::io::Result<()> {
+    takes_files(folder(path))?;
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::empty());
+    // One that is mounted there, as containers have some of their files.
+    if found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)) {
+        return Err(Errno::BUSY.into());
+    }
+    const STICKY: u32 = 0o1000;
+    let (file, folder) = (std::fs::metadata(path)?, std::fs::metadata(folder(path))?);
+    let user = rustix::process::geteuid();
+    let is_anothers = !user.is_root() && ![file.uid(), folder.uid()].contains(&user.as_raw());
+    match folder.mode() & STICKY != 0 && is_anothers {
+        true => Err(Errno::PERM.into()),
+        false => Ok(()),
     }
 }
 

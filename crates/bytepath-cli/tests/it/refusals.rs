@@ -414,6 +414,40 @@ fn a_read_only_file_system_takes_no_results() {
     shell(&line).refused(1, &["cannot write", "Read-only file system"]);
 }
 
+#[test]
+fn a_file_whose_place_no_other_can_take_is_known_before_anything_is_measured() {
+    let Some(nobody) = as_nobody().filter(|words| !words.is_empty()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().display();
+    let begin = format!(
+        "cd {at}; chmod 777 .; cp {BYTEPATH} bytepath; mkdir closed; mkdir -m 1777 sticky; umask 0; \
+         echo old | tee closed/r sticky/r >mounted"
+    );
+    shell(&begin).well();
+    let bench = "bench cmd --quick --no-store \"touch ran\" --csv";
+    for (file, why) in [("closed/r", "Permission denied"), ("sticky/r", "Operation not permitted")]
+    {
+        shell(&format!("cd {at}; {nobody}./bytepath {bench} {file}"))
+            .refused(1, &["cannot write", file, "another cannot take its place", why]);
+    }
+    if may_mount() {
+        let line = format!(
+            "cd {at}; unshare -m sh -ec 'mount --bind mounted closed/r; exec \"$@\"' - \
+             ./bytepath {bench} closed/r"
+        );
+        shell(&line).refused(1, &["cannot write closed/r", "take its place", "busy"]);
+    }
+    let line = format!("cd {at}; cat */r mounted; test ! -e ran && ls -A closed sticky");
+    assert_eq!(shell(&line).well().stdout, "old\nold\nold\nclosed:\nr\n\nsticky:\nr\n");
+    // Its owner may, and so may root.
+    for (who, file) in [("", "sticky/r"), ("", "closed/r"), (nobody, "own")] {
+        let line = format!("cd {at}; {who}sh -c 'echo old >{file}; ./bytepath {bench} {file}'");
+        shell(&line).well();
+        let text = std::fs::read_to_string(folder.path().join(file)).expect("it is there");
+        assert!(text.lines().count() >= 4, "{file}: {text}");
+    }
+}
+
 /// A file system of 1 MiB, gone when dropped.
 struct Small(tempfile::TempDir);
 

@@ -435,15 +435,21 @@ pub(crate) fn met<'n>(
     operands.into_iter().find(is_it)
 }
 
-/// Whether results that go to both would be written over each other: a terminal or a pipe takes one
+/// Where results that go to the same place would be written over each other: a terminal or a pipe takes one
 /// after the other.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let known = |path: &Path| {
-        let place = if is_stdout(path) { None } else { to_be(path) };
-        Some((identity(path), place)).filter(|(file, place)| file.is_some() || place.is_some())
-    };
-    let both_stdout = is_stdout(one) && is_stdout(other);
-    both_stdout || known(one).is_some_and(|one| known(other) == Some(one))
+#[derive(PartialEq)]
+enum Place {
+    There((u64, u64)),
+    ToBe(PathBuf),
+    Stdout,
+}
+
+fn place(path: &Path) -> Option<Place> {
+    match identity(path) {
+        Some(file) => Some(Place::There(file)),
+        None if is_stdout(path) => Some(Place::Stdout),
+        None => to_be(path).map(Place::ToBe),
+    }
 }
 
 /// Sees that no two of these options write to one file, where the one result would be lost.
@@ -451,12 +457,13 @@ fn is_same(one: &Path, other: &Path) -> bool {
 /// # Errors
 /// Which they are.
 pub(crate) fn each_its_own(files: &[(&str, Option<&Path>)]) -> Result<(), String> {
-    let given: Vec<_> =
-        files.iter().filter_map(|(option, path)| Some((option, (*path)?))).collect();
-    for (place, (option, path)) in given.iter().enumerate() {
-        if let Some((other, _)) = given[..place].iter().find(|(_, other)| is_same(path, other)) {
+    let mut taken: Vec<(&str, Place)> = Vec::new();
+    for (option, path) in files {
+        let Some(place) = path.and_then(place) else { continue };
+        if let Some((other, _)) = taken.iter().find(|(_, other)| *other == place) {
             return Err(format!("{other} and {option} are one file"));
         }
+        taken.push((option, place));
     }
     Ok(())
 }

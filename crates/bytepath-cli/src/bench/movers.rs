@@ -1,6 +1,6 @@
 //! `bytepath bench movers`: cat, pv and their like, side by side between the same two ends.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytepath::inlets::Inlet;
 use bytepath::profile::End;
@@ -73,27 +73,30 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
         return Err(wrong_usage("the inlet splice-null empties pipes, and the sink is a socket"));
     }
     let program = this_program()?;
-    let outputs = options.measuring.outputs()?;
-    let dir = directory(&options.dir)?;
-    let site = Site::prepare(&dir, options.bytes)?;
-    let file = site.file();
-    let setup = pairs::Setup {
-        program: &program,
-        directory: &dir,
-        file: &file,
-        inlet: options.inlet.map_or("read", Inlet::name),
-    };
-    let peers = options.peer.iter().map(|peer| {
-        let name = peer.words.join(" ");
-        peer.found().map(|words| Program { name: name.clone(), words }).map_err(|why| (name, why))
-    });
-    let beside = Site::prepare(&dir, 0)?;
-    let others = options.with.iter().map(|line| Ok(other(line, &beside)));
-    let ours = movers::ours(&program).into_iter().map(Ok);
-    let arms = movers::arms(options.pair, peers.chain(others).chain(ours).collect(), &setup);
     if options.with.iter().any(|line| line.trim().is_empty()) {
         return Err(wrong_usage("--with needs the words of a program"));
     }
+    let dir = directory(&options.dir)?;
+    let beside = Site::prepare(&dir, 0)?;
+    let arms = |file: &Path| {
+        let setup = pairs::Setup {
+            program: &program,
+            directory: &dir,
+            file,
+            inlet: options.inlet.map_or("read", Inlet::name),
+        };
+        let peers = options.peer.iter().map(|peer| {
+            let name = peer.words.join(" ");
+            let found = peer.found().map(|words| Program { name: name.clone(), words });
+            found.map_err(|why| (name, why))
+        });
+        let others = options.with.iter().map(|line| Ok(other(line, &beside)));
+        let ours = movers::ours(&program).into_iter().map(Ok);
+        movers::arms(options.pair, peers.chain(others).chain(ours).collect(), &setup)
+    };
+    let outputs = options.measuring.outputs(&arms(Path::new("")))?;
+    let site = Site::prepare(&dir, options.bytes)?;
+    let arms = arms(&site.file());
     let mut settings = options.measuring.settings(Some(options.bytes));
     settings.others.insert("directory".into(), dir.display().to_string().into());
     if let Some(inlet) = options.inlet {

@@ -448,6 +448,27 @@ fn a_file_whose_place_no_other_can_take_is_known_before_anything_is_measured() {
     }
 }
 
+#[test]
+fn files_of_several_arms_are_looked_at_before_any_is_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().display();
+    shell(&format!("cd {at}; mkfifo fifo; mkdir r.true.svg; echo old >r.touch_ran.csv")).well();
+    let explain = "bench cmd --quick --no-store --explain 'touch ran' true";
+    for (words, why) in [
+        ("--folded -", "--folded -: each of 2 arms has a file of its own"),
+        ("--firefox fifo", "--firefox fifo: each of 2 arms has a file of its own"),
+        ("--flame /dev/null", "--flame /dev/null: each of 2 arms has a file of its own"),
+        ("--folded r.csv --csv r.touch_ran.csv", "--csv and --folded are one file"),
+        ("--folded f --firefox f.true", "--firefox and --folded are one file"),
+    ] {
+        shell(&format!("cd {at}; $bytepath {explain} {words}")).refused(2, &[why]);
+    }
+    shell(&format!("cd {at}; $bytepath {explain} --flame r.svg"))
+        .refused(1, &["cannot write r.true.svg: Is a directory"]);
+    let left = shell(&format!("cd {at}; ls -A; cat *.csv")).well().stdout;
+    assert_eq!(left, "fifo\nr.touch_ran.csv\nr.true.svg\nold\n");
+}
+
 /// A file system of 1 MiB, gone when dropped.
 struct Small(tempfile::TempDir);
 

@@ -441,7 +441,8 @@ fn a_file_whose_place_no_other_can_take_is_known_before_anything_is_measured() {
     assert_eq!(shell(&line).well().stdout, "old\nold\nold\nclosed:\nr\n\nsticky:\nr\n");
     // Its owner may, and so may root.
     for (who, file) in [("", "sticky/r"), ("", "closed/r"), (nobody, "own")] {
-        let line = format!("cd {at}; {who}sh -c 'echo old >{file}; ./bytepath {bench} {file}'");
+        let line =
+            format!("cd {at}; rm -f ran; {who}sh -c 'echo old >{file}; ./bytepath {bench} {file}'");
         shell(&line).well();
         let text = std::fs::read_to_string(folder.path().join(file)).expect("it is there");
         assert!(text.lines().count() >= 4, "{file}: {text}");

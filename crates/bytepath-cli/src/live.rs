@@ -182,7 +182,7 @@ mod tests {
             ("abc", 3, "ab"),
             ("abc", 4, "abc"),
             ("管道", 4, "管"),
-            ("❤\u{fe0f}❤\u{fe0f}❤\u{fe0f}", 6, "❤\u{fe0f}❤\u{fe0f}"),
+            ("❤\u{fe0f}❤\u{fe0f}❤\u{fe0f}", 5, "❤\u{fe0f}❤\u{fe0f}"),
         ] {
             assert_eq!(cut(line, columns), shown, "{columns}");
         }

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::errno::word;
 use crate::live::before_message;
 use crate::quote::quoted;
+use crate::streams::{stderr, stdout};
 use crate::sys::start;
 pub(crate) use getopt::Order;
 use getopt::{Asked, Misuse};
@@ -156,13 +157,7 @@ impl Called {
 
     /// Prints what was asked for; it is the work, so failing to is a failure.
     fn print(&self, text: &str) -> ExitCode {
-        let written = match start::was_closed(1) {
-            true => Err(Errno::BADF.into()),
-            false => std::io::stdout()
-                .write_all(text.as_bytes())
-                .and_then(|()| crate::output::flushed_and_kept()),
-        };
-        match written {
+        match stdout().write_all(text.as_bytes()).and_then(|()| crate::output::kept()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
@@ -232,10 +227,7 @@ fn say_raw(line: &[u8]) {
 
 /// The same, where what is said is the work.
 fn said_raw(line: &[u8]) -> std::io::Result<()> {
-    if start::was_closed(2) {
-        return Err(Errno::BADF.into());
-    }
-    std::io::stderr().write_all(&[before_message().as_bytes(), line].concat())
+    stderr().write_all(&[before_message().as_bytes(), line].concat())
 }
 
 /// What is wrong, without the advice that follows it: the classic's own comes instead.

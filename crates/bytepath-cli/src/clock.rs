@@ -17,6 +17,7 @@ use clap::Args;
 use rustix::process::{getpid, set_child_subreaper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use crate::streams::stdout;
 use crate::sys::actions::is_ignored;
 use crate::values;
 
@@ -57,8 +58,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     in_group_of_its_own(&mut command);
     let clocked = clock::run(&mut command)?;
     let text = serde_json::to_string(&clocked)?;
-    let mut stdout = std::io::stdout();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
+    stdout().write_all(text.as_bytes()).context("standard output")
 }
 
 /// From now on the command ends when the starter does, however that goes, with all that it started: what loses

@@ -16,6 +16,7 @@ use crate::kept::{self, Kept};
 use crate::output::{self, Output};
 use crate::patterns::chosen_names;
 use crate::said::{self, say};
+use crate::streams::stdout;
 use crate::style::style;
 use crate::usage::wrong_usage;
 use crate::{interrupt, values};
@@ -145,7 +146,7 @@ fn others(runs: &[Run]) -> Vec<Record> {
 }
 
 fn tell_false_positives(runs: &[Run], settings: &Settings) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     for (with_others, how) in [
         (false, "each pair alone"),
         (true, "with the other runs telling how far such runs lie apart"),
@@ -255,7 +256,7 @@ impl Outputs {
             return written;
         }
         let text = comparison.render(style());
-        let printed = std::io::stdout().write_all(text.as_bytes()).context("standard output");
+        let printed = stdout().write_all(text.as_bytes()).context("standard output");
         said::also(written, said::printed(printed))
     }
 }

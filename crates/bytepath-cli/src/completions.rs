@@ -14,6 +14,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::fleet;
+use crate::streams::stdout;
 
 /// Print the completions for a shell
 ///
@@ -35,7 +36,7 @@ pub(crate) struct Man {
 
 pub(crate) fn completions(options: &Completions, command: &Command) -> anyhow::Result<()> {
     let script = script::of(options.shell, offered::by(shown(command)));
-    std::io::stdout().write_all(script.as_bytes()).context("standard output")
+    stdout().write_all(script.as_bytes()).context("standard output")
 }
 
 pub(crate) fn man(options: &Man, command: &Command) -> anyhow::Result<()> {

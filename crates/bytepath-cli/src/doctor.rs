@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let (mut applied, mut refused) = (Vec::new(), 0);
     if let Some(names) = &options.apply {
         // Nothing is changed whose undo nobody could be told.
-        output::not_closed()?;
+        output::is_writable()?;
         for one in apply::chosen(names, &found)? {
             // A signal waits until what was changed is said.
             let changing = interrupt::Measuring::begin();

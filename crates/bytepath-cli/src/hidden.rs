@@ -11,6 +11,7 @@ use bytepath_lab::program::Program;
 use clap::Args;
 use serde::Serialize;
 
+use crate::streams::stdout;
 use crate::{ends, values};
 
 /// The file of this program, of which the processes of a measurement are, too.
@@ -42,5 +43,5 @@ impl Placed {
 
 /// Reports as JSON on standard output.
 pub(crate) fn report(report: &impl Serialize) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(report)?).context("standard output")
+    writeln!(stdout(), "{}", serde_json::to_string(report)?).context("standard output")
 }

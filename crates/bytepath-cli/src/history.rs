@@ -13,6 +13,7 @@ use crate::interrupt;
 use crate::kept::Kept;
 use crate::output::Output;
 use crate::said;
+use crate::streams::stdout;
 use crate::style::style;
 
 /// List the runs of bench that were kept, or show, remove or export one
@@ -104,7 +105,7 @@ fn list(options: &Options) -> anyhow::Result<()> {
         let problem = entry.problem.as_deref().unwrap_or_default();
         text += &table::paragraph(&format!("{} cannot be read: {problem}", entry.name), style());
     }
-    std::io::stdout().write_all(text.as_bytes()).context("standard output")
+    stdout().write_all(text.as_bytes()).context("standard output")
 }
 
 fn listing(entries: &[&Entry], style: Style) -> String {
@@ -174,7 +175,7 @@ fn show(run: &str) -> anyhow::Result<()> {
     let kept = Kept::look()?;
     let record = kept.read(kept.find(run)?)?;
     let text = table::render(&record, style());
-    std::io::stdout().write_all(text.as_bytes()).context("standard output")
+    stdout().write_all(text.as_bytes()).context("standard output")
 }
 
 /// All of them or, where one is not there, none.
@@ -189,7 +190,7 @@ fn remove(runs: &[String]) -> anyhow::Result<()> {
     }
     for name in names {
         kept.store.remove(name).with_context(|| format!("cannot remove {name}"))?;
-        let told = writeln!(std::io::stdout(), "removed {name}").context("standard output");
+        let told = writeln!(stdout(), "removed {name}").context("standard output");
         said::printed(told)?;
     }
     Ok(())

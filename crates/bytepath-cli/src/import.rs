@@ -13,6 +13,7 @@ use clap::Args;
 
 use crate::kept::keep;
 use crate::output::{self, Output};
+use crate::streams::stdout;
 use crate::style::style;
 use crate::usage::wrong_usage;
 use crate::{interrupt, records, report, said};
@@ -52,7 +53,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let tables = records.iter().zip(kept);
     let tables = tables.map(|(record, kept)| table::render(record, style()) + &kept);
     let text = tables.collect::<Vec<_>>().join("\n");
-    let printed = std::io::stdout().write_all(text.as_bytes()).context("standard output");
+    let printed = stdout().write_all(text.as_bytes()).context("standard output");
     said::also(written, said::printed(printed))
 }
 

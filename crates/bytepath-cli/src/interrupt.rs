@@ -1,7 +1,6 @@
 //! SIGINT, SIGQUIT, SIGTERM and SIGHUP while something is measured: the run ends at once, what is complete
 //! is shown, and only then does the signal end the program, as whoever sent it expects.
 
-use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -104,7 +103,5 @@ pub(crate) fn ended(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result
     if let Err(error) = done {
         say(format_args!("bytepath: {error:#}"));
     }
-    // Nobody else does it now.
-    let _ = std::io::stdout().flush();
     ending::by_signal(signal)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytepath_report::numbers;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 /// Time between two looks.
 pub(crate) const EVERY: Duration = Duration::from_millis(200);
@@ -75,12 +75,10 @@ pub(crate) fn columns() -> Option<usize> {
 
 /// As much of it as takes fewer columns than that.
 pub(crate) fn cut(line: &str, columns: usize) -> &str {
-    let mut width = 0;
-    let mut ends = line.char_indices().filter(|(_, letter)| {
-        width += letter.width().unwrap_or(0);
-        width >= columns
-    });
-    ends.next().map_or(line, |(end, _)| &line[..end])
+    // Letters that are one on the terminal are together not as wide as each of them is alone.
+    let ends: Vec<usize> = line.char_indices().map(|(at, _)| at).chain([line.len()]).collect();
+    let fit = ends.partition_point(|end| line[..*end].width() < columns);
+    &line[..ends[fit.saturating_sub(1)]]
 }
 
 /// Lines on standard error, drawn over each other on a terminal that obeys.
@@ -176,6 +174,19 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_cut_to_fewer_columns_than_there_are() {
+        for (line, columns, shown) in [
+            ("abc", 0, ""),
+            ("abc", 3, "ab"),
+            ("abc", 4, "abc"),
+            ("管道", 4, "管"),
+            ("❤\u{fe0f}❤\u{fe0f}❤\u{fe0f}", 5, "❤\u{fe0f}❤\u{fe0f}"),
+        ] {
+            assert_eq!(cut(line, columns), shown, "{columns}");
+        }
+    }
 
     #[test]
     fn a_rate_is_told_of_no_moment() {

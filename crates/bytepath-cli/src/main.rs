@@ -59,6 +59,7 @@ mod serve;
 mod shown;
 mod stat;
 mod stream;
+mod streams;
 mod style;
 mod sweep;
 mod sys;
@@ -75,7 +76,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
 use bytepath::machine::Machine;
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -86,19 +86,9 @@ use usage::WrongUsage;
 fn main() -> ExitCode {
     // `bytepath run` places its stages while they work, by what they may use in the beginning.
     Machine::this().keep_allowed_cpus();
-    let code = sys::start::with_room(|| printed_to_the_end(answered()));
+    let code = sys::start::with_room(answered);
     metrics::ended_with(code);
     code
-}
-
-/// A line without an end is still in the buffer, and counts as printed only once it is out.
-fn printed_to_the_end(code: ExitCode) -> ExitCode {
-    use std::io::Write as _;
-    let flushed = std::io::stdout().flush().context("standard output");
-    match printed(flushed) {
-        Err(error) if code == ExitCode::SUCCESS => said_of(&error),
-        _ => code,
-    }
 }
 
 fn answered() -> ExitCode {
@@ -168,12 +158,12 @@ fn with_a_space(mut error: clap::Error, words: &[OsString]) -> clap::Error {
 
 /// Tells what was asked for in the place of work (help, the version), or what is wrong with the words.
 fn told(error: &clap::Error) -> ExitCode {
-    let printed = error.print().and_then(|()| output::flushed_and_kept());
-    let closed = sys::start::was_closed(1).then(|| std::io::Error::from(rustix::io::Errno::BADF));
-    match closed.or(printed.err()) {
-        _ if error.use_stderr() => {}
-        Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            say(format_args!("bytepath: standard output: {}", errno::word_of(&error)));
+    // The parser prints by what takes any output for one that can be written.
+    let writable = if error.use_stderr() { Ok(()) } else { streams::stdout_is_writable() };
+    let printed = error.print().and_then(|()| Ok(writable?)).and_then(|()| output::kept());
+    match printed {
+        Err(failed) if !error.use_stderr() && failed.kind() != std::io::ErrorKind::BrokenPipe => {
+            say(format_args!("bytepath: standard output: {}", errno::word_of(&failed)));
             return ExitCode::FAILURE;
         }
         _ => {}

@@ -13,6 +13,7 @@ use clap::Args;
 
 use crate::live::rate;
 use crate::said::say;
+use crate::streams::stdout;
 use crate::sys::start;
 
 /// What a pipe is made, as the planner makes it: what everybody may have.
@@ -55,7 +56,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         }
     }
     if options.count {
-        writeln!(std::io::stdout(), "{}", meter.bytes()).context("standard output")?;
+        writeln!(stdout(), "{}", meter.bytes()).context("standard output")?;
     }
     match (failed, options.files.len()) {
         (0, _) => Ok(()),

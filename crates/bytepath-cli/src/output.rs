@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use bytepath_lab::store::Store;
-use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, XattrFlags};
-use rustix::fs::{accessat, fremovexattr, fsetxattr, getxattr, linkat, openat};
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Mode, OFlags, StatxAttributes, StatxFlags, XattrFlags,
+};
+use rustix::fs::{accessat, fremovexattr, fsetxattr, getxattr, linkat, openat, statx};
 use rustix::io::Errno;
 use tempfile::{PathPersistError, TempPath};
 
@@ -22,7 +24,8 @@ use crate::device;
 use crate::errno::word;
 use crate::quote::always_quoted;
 use crate::said;
-use crate::sys::{given, start};
+use crate::streams::{stdout, stdout_is_writable};
+use crate::sys::given;
 use crate::usage::wrong_usage;
 
 /// Where results go: a file, or standard output for `-`.
@@ -43,7 +46,7 @@ impl Output {
     /// Sees that `path` can be written, and leaves it as it is.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Output> {
         match is_stdout(path) {
-            true => not_closed()?,
+            true => is_writable()?,
             false => spares_the_store(path)?,
         }
         let way = Output::way(path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -74,11 +77,14 @@ impl Output {
         }
         followed(path)?;
         match File::options().write(true).open(path) {
-            Ok(file) if file.metadata()?.is_file() => Ok(Way::Replaced),
+            Ok(file) if file.metadata()?.is_file() => {
+                let replaceable = followed(path).and_then(|path| is_replaceable(&path));
+                replaceable.context("another cannot take its place")?;
+                Ok(Way::Replaced)
+            }
             Ok(file) => Ok(Way::Special(file)),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                // A trial, gone as soon as made: a folder may be missing, full or read-only.
-                tempfile::tempfile_in(folder(&followed(path)?))?;
+                takes_files(folder(&followed(path)?))?;
                 Ok(Way::Replaced)
             }
             Err(error) => Err(error.into()),
@@ -100,47 +106,38 @@ impl Output {
     pub(crate) fn write(self, text: &[u8]) -> anyhow::Result<()> {
         let failed = || format!("cannot write {}", self.path.display());
         said::printed(match self.way {
-            Way::Stdout => to_stdout(text).context("standard output"),
+            Way::Stdout => {
+                stdout().write_all(text).and_then(|()| kept()).context("standard output")
+            }
             Way::Special(file) => to_special(file, text).with_context(failed),
             Way::Replaced => replace(&self.path, text).with_context(failed),
         })
     }
 }
 
-/// Sees that there is a standard output: what is full stands in the place of one that was closed.
+/// Sees that there is a standard output that can be written.
 ///
 /// # Errors
 /// There is none.
-pub(crate) fn not_closed() -> anyhow::Result<()> {
-    match start::was_closed(1) {
-        true => Err(anyhow::Error::msg(word(Errno::BADF)).context("standard output")),
-        false => Ok(()),
-    }
+pub(crate) fn is_writable() -> anyhow::Result<()> {
+    stdout_is_writable().map_err(|errno| anyhow::Error::msg(word(errno)).context("standard output"))
 }
 
-fn to_stdout(text: &[u8]) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout();
-    stdout.write_all(text)?;
-    stdout.flush()?;
-    Ok(closed_well(stdout.as_fd())?)
-}
-
-/// Sees that all that was printed is out, and kept: some file systems tell only when a file is closed
-/// that its bytes are lost. A reader who left is no error.
+/// Sees that all that was printed is kept: some file systems tell only when a file is closed that its bytes
+/// are lost.
 ///
 /// # Errors
 /// It is not.
 pub(crate) fn ended_well() -> anyhow::Result<()> {
-    said::printed(flushed_and_kept().context("standard output"))
+    kept().context("standard output")
 }
 
-/// The same, where it is an error.
+/// The same, in the kernel's word.
 ///
 /// # Errors
-/// The kernel's word.
-pub(crate) fn flushed_and_kept() -> std::io::Result<()> {
-    let mut stdout = std::io::stdout();
-    stdout.flush()?;
+/// It is not.
+pub(crate) fn kept() -> std::io::Result<()> {
+    let stdout = std::io::stdout();
     match identity_of(stdout.as_fd()) {
         Some(_) => Ok(closed_well(stdout.as_fd())?),
         None => Ok(()),
@@ -204,6 +201,29 @@ impl Renewed {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => found == self.made,
             read => read.is_ok() && begins == self.begins,
         }
+    }
+}
+
+/// A trial, gone as soon as made: a folder may be missing, full or read-only.
+fn takes_files(folder: &Path) -> std::io::Result<()> {
+    tempfile::tempfile_in(folder).map(drop)
+}
+
+/// Sees that a new file can be put in the place of this one, as far as it can be seen before.
+fn is_replaceable(path: &Path) -> std::io::Result<()> {
+    takes_files(folder(path))?;
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::empty());
+    // One that is mounted there, as containers have some of their files.
+    if found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)) {
+        return Err(Errno::BUSY.into());
+    }
+    const STICKY: u32 = 0o1000;
+    let (file, folder) = (std::fs::metadata(path)?, std::fs::metadata(folder(path))?);
+    let user = rustix::process::geteuid();
+    let is_anothers = !user.is_root() && ![file.uid(), folder.uid()].contains(&user.as_raw());
+    match folder.mode() & STICKY != 0 && is_anothers {
+        true => Err(Errno::PERM.into()),
+        false => Ok(()),
     }
 }
 
@@ -420,15 +440,21 @@ pub(crate) fn met<'n>(
     operands.into_iter().find(is_it)
 }
 
-/// Whether results that go to both would be written over each other: a terminal or a pipe takes one
+/// Where results that go to the same place would be written over each other: a terminal or a pipe takes one
 /// after the other.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let known = |path: &Path| {
-        let place = if is_stdout(path) { None } else { to_be(path) };
-        Some((identity(path), place)).filter(|(file, place)| file.is_some() || place.is_some())
-    };
-    let both_stdout = is_stdout(one) && is_stdout(other);
-    both_stdout || known(one).is_some_and(|one| known(other) == Some(one))
+#[derive(PartialEq)]
+enum Place {
+    There((u64, u64)),
+    ToBe(PathBuf),
+    Stdout,
+}
+
+fn place(path: &Path) -> Option<Place> {
+    match identity(path) {
+        Some(file) => Some(Place::There(file)),
+        None if is_stdout(path) => Some(Place::Stdout),
+        None => to_be(path).map(Place::ToBe),
+    }
 }
 
 /// Sees that no two of these options write to one file, where the one result would be lost.
@@ -436,12 +462,13 @@ fn is_same(one: &Path, other: &Path) -> bool {
 /// # Errors
 /// Which they are.
 pub(crate) fn each_its_own(files: &[(&str, Option<&Path>)]) -> Result<(), String> {
-    let given: Vec<_> =
-        files.iter().filter_map(|(option, path)| Some((option, (*path)?))).collect();
-    for (place, (option, path)) in given.iter().enumerate() {
-        if let Some((other, _)) = given[..place].iter().find(|(_, other)| is_same(path, other)) {
+    let mut taken: Vec<(&str, Place)> = Vec::new();
+    for (option, path) in files {
+        let Some(place) = path.and_then(place) else { continue };
+        if let Some((other, _)) = taken.iter().find(|(_, other)| *other == place) {
             return Err(format!("{other} and {option} are one file"));
         }
+        taken.push((option, place));
     }
     Ok(())
 }

@@ -14,12 +14,14 @@ use bytepath_lab::page_map::{Frames, Lookup, Mapping, Settings, advice};
 use bytepath_report::numbers;
 use bytepath_report::table::{self, Fitted};
 use clap::Args;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
 use crate::output::{self, Output};
 use crate::run::{Signals, is_passed_on};
 use crate::said::{self, say};
+use crate::streams::{stderr, stdout};
 use crate::style::style;
 use crate::sys::spawn;
 
@@ -92,39 +94,53 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if !alone {
         let text = told(&seen, options);
         said::printed(match options.pid {
-            Some(_) => std::io::stdout().write_all(text.as_bytes()).context("standard output"),
-            None => std::io::stderr().write_all(text.as_bytes()).context("standard error"),
+            Some(_) => stdout().write_all(text.as_bytes()).context("standard output"),
+            None => stderr().write_all(text.as_bytes()).context("standard error"),
         })?;
     }
     Ok(code)
 }
 
 fn of_process(pid: u32, options: &Options) -> anyhow::Result<Vec<Seen>> {
-    let mut pids = vec![pid];
-    if options.children {
-        pids.extend(below(pid));
-    }
-    let seen: Vec<_> = pids.iter().skip(1).filter_map(|pid| look(*pid).ok()).collect();
-    let first = look(pid).with_context(|| {
-        match std::path::Path::new(&format!("/proc/{pid}")).exists() {
-            true if rustix::process::geteuid().is_root() => format!(
-                "cannot look at process {pid}: root takes CAP_SYS_PTRACE over it, which a container \
-                 may lack, or a user namespace above this one refuse"
-            ),
-            true => format!("cannot look at process {pid}; only its user and root may"),
-            false if !std::path::Path::new("/proc/self").exists() => {
-                format!("cannot look at process {pid}: /proc is not mounted")
-            }
-            false => format!("there is no process {pid}"),
-        }
-    })?;
+    let mut seen = vec![look(pid).with_context(|| why_not(pid))?];
     if !has_memory(pid) {
         bail!(
             "process {pid} has no memory of its own: it is a thread of the kernel's, or has ended \
              and waits for its parent"
         );
     }
-    Ok(std::iter::once(first).chain(seen).collect())
+    for pid in below(pid).filter(|_| options.children) {
+        match look(pid) {
+            Ok(below) => seen.push(below),
+            Err(error) if has_gone(pid, &error) => {}
+            Err(error) => say(format_args!("bytepath: {}: {error:#}", why_not(pid))),
+        }
+    }
+    Ok(seen)
+}
+
+/// Why it cannot be looked at.
+fn why_not(pid: u32) -> String {
+    match std::path::Path::new(&format!("/proc/{pid}")).exists() {
+        true if rustix::process::geteuid().is_root() => format!(
+            "cannot look at process {pid}: root takes CAP_SYS_PTRACE over it, which a container \
+             may lack, or a user namespace above this one refuse"
+        ),
+        true => format!(
+            "cannot look at process {pid}; only its user and root may, and root alone where its \
+             user may not read the program"
+        ),
+        false if !std::path::Path::new("/proc/self").exists() => {
+            format!("cannot look at process {pid}: /proc is not mounted")
+        }
+        false => format!("there is no process {pid}"),
+    }
+}
+
+/// Whether it could not be looked at because it has ended.
+fn has_gone(pid: u32, error: &anyhow::Error) -> bool {
+    let errno = error.downcast_ref().and_then(Errno::from_io_error);
+    matches!(errno, Some(Errno::NOENT | Errno::SRCH)) || !has_memory(pid)
 }
 
 /// Threads of the kernel's and what has ended have no memory.
@@ -152,6 +168,7 @@ fn of_command(words: &[std::ffi::OsString]) -> anyhow::Result<(Vec<Seen>, ExitCo
             }
         };
     let mut most: BTreeMap<u32, Seen> = BTreeMap::new();
+    let mut refused: BTreeMap<u32, String> = BTreeMap::new();
     let status = loop {
         for signal in signals.came().into_iter().filter(|signal| is_passed_on(*signal)) {
             if let Some(signal) = Signal::from_named_raw(signal) {
@@ -159,22 +176,30 @@ fn of_command(words: &[std::ffi::OsString]) -> anyhow::Result<(Vec<Seen>, ExitCo
                 let _ = kill_process(Pid::from_child(&child), signal);
             }
         }
-        let ended = waited(&mut child, most.is_empty())?;
+        let ended = waited(&mut child, most.is_empty() && refused.is_empty())?;
         if let Some(status) = ended {
             break status;
         }
         for pid in std::iter::once(child.id()).chain(below(child.id())) {
-            let Ok(seen) = look(pid) else { continue };
-            if !has_memory(pid) {
-                continue;
-            }
+            let seen = match look(pid) {
+                Ok(seen) if has_memory(pid) => seen,
+                Err(error) if !has_gone(pid, &error) => {
+                    refused.insert(pid, format!("{}: {error:#}", why_not(pid)));
+                    continue;
+                }
+                Ok(_) | Err(_) => continue,
+            };
+            refused.remove(&pid);
             let more = |known: &Seen| known.resident_bytes < seen.resident_bytes;
             if most.get(&pid).is_none_or(more) {
                 most.insert(pid, seen);
             }
         }
     };
-    if most.is_empty() {
+    for why in refused.values() {
+        say(format_args!("bytepath: {why}"));
+    }
+    if most.is_empty() && refused.is_empty() {
         say(format_args!(
             "bytepath: {} ended before it could be looked at; nothing is known of its pages",
             program.display()

@@ -12,6 +12,7 @@ use clap::Args;
 
 use crate::ends::{self, End, Shared, Useful};
 use crate::output;
+use crate::streams::stdout;
 use crate::sys::start;
 use crate::usage::wrong_usage;
 use crate::values;
@@ -63,7 +64,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     } else {
         sentence(&report)
     };
-    writeln!(std::io::stdout(), "{line}").context("standard output")
+    writeln!(stdout(), "{line}").context("standard output")
 }
 
 /// A speed of nothing is none, and a stream that was cut short is not verified.

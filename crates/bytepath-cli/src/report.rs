@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::output::{self, Output};
 use crate::page::{here, page};
+use crate::streams::stdout;
 use crate::style::{plot_style, style};
 use crate::usage::wrong_usage;
 use crate::{interrupt, kept};
@@ -67,7 +68,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         let text = written(&records, format)?;
         match opened {
             Some(file) => file.write(&text)?,
-            None => std::io::stdout().write_all(&text).context("standard output")?,
+            None => stdout().write_all(&text).context("standard output")?,
         }
         if let Some(path) = output.filter(|_| !to_stdout) {
             told(path, &records, text.len())?;
@@ -133,7 +134,7 @@ pub(crate) fn json(records: &[Record]) -> anyhow::Result<String> {
 fn told(path: &Path, records: &[Record], bytes: usize) -> anyhow::Result<()> {
     let runs = numbers::counted(records.len() as u64, "run");
     let line = format!("{}: {runs}, {}\n", path.display(), numbers::bytes(bytes as u64));
-    std::io::stdout().write_all(line.as_bytes()).context("standard output")
+    stdout().write_all(line.as_bytes()).context("standard output")
 }
 
 /// Plots, tables, or both, of all records on the terminal.
@@ -154,5 +155,5 @@ fn shown(records: &[Record], with_plot: bool, with_table: bool) -> anyhow::Resul
             text.push('\n');
         }
     }
-    std::io::stdout().write_all(text.as_bytes()).context("standard output")
+    stdout().write_all(text.as_bytes()).context("standard output")
 }

@@ -11,6 +11,7 @@ use bytepath_lab::keepalive::{Address, Connections, Load, Protocol, upstream};
 use clap::Args;
 
 use crate::hidden::this_program;
+use crate::streams::stdout;
 use crate::{hidden, values};
 
 /// Ask an upstream again and again, and report as JSON on standard output
@@ -108,7 +109,7 @@ pub(crate) fn fetch(options: &Fetch) -> anyhow::Result<()> {
     };
     let begins = || {
         // Whoever listens notices when nothing more comes.
-        let _ = std::io::stdout().write_all(BEGINS).and_then(|()| std::io::stdout().flush());
+        let _ = stdout().write_all(BEGINS);
     };
     let report = client::ask(&job, begins)?;
     hidden::report(&report)

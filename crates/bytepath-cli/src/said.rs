@@ -5,15 +5,10 @@ use std::process::ExitCode;
 use bytepath_report::table::printable;
 
 use crate::live::before_message;
-use crate::{errno, sys};
+use crate::streams::stderr;
 
 pub(crate) fn said_of(error: &anyhow::Error) -> ExitCode {
-    if was_for_nobody(error) {
-        let word = errno::word(rustix::io::Errno::BADF);
-        say(format_args!("bytepath: standard output: {word}"));
-    } else {
-        say(format_args!("bytepath: {error:#}"));
-    }
+    say(format_args!("bytepath: {error:#}"));
     ExitCode::FAILURE
 }
 
@@ -43,19 +38,8 @@ pub(crate) fn say(line: std::fmt::Arguments<'_>) {
 /// The same, where what is said is the work.
 pub(crate) fn said(line: std::fmt::Arguments<'_>) -> std::io::Result<()> {
     use std::io::Write as _;
-    if sys::start::was_closed(2) {
-        return Err(rustix::io::Errno::BADF.into());
-    }
     let text = printable(&line.to_string());
-    std::io::stderr().write_all(format!("{}{text}\n", before_message()).as_bytes())
-}
-
-/// Whether it was to be printed where there is no standard output: what is full stands in its place.
-fn was_for_nobody(error: &anyhow::Error) -> bool {
-    let root = error.root_cause().downcast_ref::<std::io::Error>();
-    let is_full = root.is_some_and(|root| root.kind() == std::io::ErrorKind::StorageFull);
-    let of_stdout = error.chain().count() == 1 || error.to_string() == "standard output";
-    is_full && of_stdout && sys::start::was_closed(1)
+    stderr().write_all(format!("{}{text}\n", before_message()).as_bytes())
 }
 
 /// Whether somebody who read what this program prints had enough of it, as `head` has: no reason

@@ -5,6 +5,7 @@ use bytepath_lab::fget::serve::{Family, Service};
 use bytepath_lab::fget::{SITUATIONS, Situation};
 use clap::Args;
 
+use crate::streams::stdout;
 use crate::{ends, values};
 
 /// Answer small requests until the clients have left; says as JSON where it listens, then what it did
@@ -53,5 +54,5 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         neighbours: options.neighbours.into(),
         family: options.family,
     };
-    Ok(service.run(&mut std::io::stdout())?)
+    Ok(service.run(&mut stdout())?)
 }

@@ -72,6 +72,7 @@ fn stacks(name: &str) -> Result<Stacks, String> {
 
 /// A file for an export.
 struct File {
+    option: &'static str,
     path: PathBuf,
     make: fn(&Named<'_>) -> anyhow::Result<Vec<u8>>,
 }
@@ -82,6 +83,15 @@ pub(crate) struct Named<'a> {
     pub(crate) explained: &'a Explained,
     /// All samples; where they are of a record, those that it keeps.
     pub(crate) profile: &'a Profile,
+}
+
+impl File {
+    /// The files of several that are explained, with the option that asks for them.
+    fn beside(&self, names: &[&str]) -> Vec<(&'static str, PathBuf)> {
+        let mut taken = HashSet::new();
+        let several = names.iter().filter(|_| names.len() > 1);
+        several.map(|name| (self.option, beside(&self.path, name, &mut taken))).collect()
+    }
 }
 
 impl Shown {
@@ -112,14 +122,17 @@ impl Shown {
     }
 
     fn files(&self) -> Vec<File> {
-        let one = |path: &Option<PathBuf>, make| Some(File { path: path.clone()?, make });
+        let one =
+            |option, path: &Option<PathBuf>, make| Some(File { option, path: path.clone()?, make });
         [
-            one(&self.flame, |named| {
+            one("--flame", &self.flame, |named| {
                 let stacks = folded::all(named.profile);
                 Ok(flame::graph(named.name, &stacks)?)
             }),
-            one(&self.folded, |named| Ok(folded::text(&folded::all(named.profile)).into_bytes())),
-            one(&self.firefox, |named| {
+            one("--folded", &self.folded, |named| {
+                Ok(folded::text(&folded::all(named.profile)).into_bytes())
+            }),
+            one("--firefox", &self.firefox, |named| {
                 Ok(firefox::json(named.name, named.explained.hz, named.profile)?)
             }),
         ]
@@ -130,10 +143,21 @@ impl Shown {
 
     /// Sees that the files are neither each other nor those that other options name.
     pub(crate) fn check(&self, others: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
-        let own =
-            [("--flame", &self.flame), ("--folded", &self.folded), ("--firefox", &self.firefox)]
-                .map(|(option, file)| (option, file.as_deref()));
-        output::each_its_own(&[others, &own].concat()).map_err(wrong_usage)?;
+        self.check_of(&[], others)
+    }
+
+    /// The same, where these may be explained.
+    pub(crate) fn check_of(
+        &self,
+        names: &[&str],
+        others: &[(&str, Option<&Path>)],
+    ) -> anyhow::Result<()> {
+        let files = self.files();
+        let beside: Vec<_> = files.iter().flat_map(|file| file.beside(names)).collect();
+        let own = files.iter().map(|file| (file.option, Some(&*file.path)));
+        let beside_own = beside.iter().map(|(option, path)| (*option, Some(&**path)));
+        let all: Vec<_> = others.iter().copied().chain(own).chain(beside_own).collect();
+        output::each_its_own(&all).map_err(wrong_usage)?;
         let samples = self.tree || self.symbol.is_some() || self.thread.is_some();
         if self.trace.is_some() && (samples || !self.files().is_empty()) {
             return Err(wrong_usage(
@@ -149,8 +173,22 @@ impl Shown {
     }
 
     /// The same, where there may be several that are explained, each with files of its own.
-    pub(crate) fn look(&self) -> anyhow::Result<()> {
-        self.files().iter().try_for_each(|file| Output::look(&file.path))
+    pub(crate) fn look(&self, names: &[&str]) -> anyhow::Result<()> {
+        for file in self.files() {
+            let is_other = file.path.exists() && !file.path.is_file();
+            if names.len() > 1 && (output::is_stdout(&file.path) || is_other) {
+                return Err(wrong_usage(format!(
+                    "{} {}: each of {} arms has a file of its own, called after this one; name a \
+                     regular file, or leave one arm",
+                    file.option,
+                    file.path.display(),
+                    names.len()
+                )));
+            }
+            Output::look(&file.path)?;
+            file.beside(names).iter().try_for_each(|(_, path)| Output::look(path))?;
+        }
+        Ok(())
     }
 
     /// The text for a terminal.

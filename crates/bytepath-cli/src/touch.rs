@@ -7,6 +7,7 @@ use bytepath_lab::swap::contents::{Contents, KINDS};
 use bytepath_lab::swap::toucher::{self, Job, PIECE_BYTES, WRITTEN};
 use clap::Args;
 
+use crate::streams::stdout;
 use crate::{hidden, values};
 
 /// Get memory and write it, 1 MiB at a time; say so, wait for a byte, read it in order and at random,
@@ -48,7 +49,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let Options { size, contents, random_pages, seed } = *options;
     let written = || {
         // Nobody who listens is nobody who wants to be waited for.
-        let said = std::io::stdout().write_all(WRITTEN).and_then(|()| std::io::stdout().flush());
+        let said = stdout().write_all(WRITTEN);
         if said.is_ok() {
             let _ = std::io::stdin().read(&mut [0]);
         }

@@ -21,6 +21,7 @@ use clap::Args;
 use crate::bench::{self, Pipes};
 use crate::hidden::this_program;
 use crate::measured;
+use crate::streams::stdout;
 use crate::style::style;
 use crate::{interrupt, left, values};
 use file::Moved;
@@ -46,7 +47,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 fn toured(options: &Options) -> anyhow::Result<()> {
     // Known now rather than after the ladder.
     file::possible(options.file.as_deref())?;
-    let mut out = std::io::stdout();
+    crate::output::is_writable()?;
+    let mut out = stdout();
     let style = style();
     writeln!(out, "THIS MACHINE\n{}", prose::facts(&facts(Machine::this()), style))?;
     let heading = "THE PIPE LADDER, QUICKLY (bytepath bench pipes takes its time)";

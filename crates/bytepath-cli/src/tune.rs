@@ -22,6 +22,7 @@ use crate::measured::whole;
 use crate::output::{self, Output};
 use crate::planning::{named_profile, no_folder};
 use crate::said::{self, say};
+use crate::streams::stdout;
 use crate::usage::wrong_usage;
 use crate::{interrupt, left, planning, values};
 
@@ -166,7 +167,7 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     if !options.json.as_deref().is_some_and(output::is_stdout) {
         use std::io::Write as _;
         let text = format!("\nkept in {}\n", path.display());
-        std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
+        stdout().write_all(text.as_bytes()).context("standard output")?;
     }
     Ok(())
 }

@@ -133,7 +133,7 @@ fn syscalls(explained: &Explained, style: Style) -> String {
         rows.push(vec![call.name.clone(), times, seconds, each.unwrap_or_default()]);
     }
     let rest = explained.syscalls.iter().skip(SYSCALLS_SHOWN);
-    let count: u64 = rest.clone().map(|call| call.count).sum();
+    let count = rest.clone().fold(0, |sum: u64, call| sum.saturating_add(call.count));
     if count > 0 {
         let seconds: f64 = rest.filter_map(|call| call.seconds).sum();
         let others = explained.syscalls.len() - SYSCALLS_SHOWN;

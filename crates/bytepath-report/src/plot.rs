@@ -149,7 +149,7 @@ impl<'a> Panel<'a> {
                 text.push('\n');
                 name.clear();
             }
-            let pad = self.name - name.width();
+            let pad = self.name.saturating_sub(name.width());
             let line = format!(
                 "{name}{:pad$}{:GAP$}{}{:GAP$}{figure}",
                 "",
@@ -245,24 +245,18 @@ fn fitted(text: &str, columns: usize, marks: &Marks) -> String {
     }
     let room = columns.saturating_sub(marks.cut.width());
     let end_room = room * END_PERCENT / 100;
-    let begin: String = within(text.chars(), room - end_room).collect();
-    let end: Vec<char> = within(text.chars().rev(), end_room).collect();
-    begin + marks.cut + &end.into_iter().rev().collect::<String>()
+    // Letters that are one on the terminal are together not as wide as each of them is alone.
+    let places: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    let fit = places.partition_point(|at| text[..*at].width() <= room - end_room);
+    let begin = &text[..places[fit.saturating_sub(1)]];
+    let end = &text[places[places.partition_point(|at| text[*at..].width() > end_room)]..];
+    // Nor does a mark without its letter belong to the one before.
+    let end = end.trim_start_matches(|c: char| c.width() == Some(0));
+    format!("{begin}{}{end}", marks.cut)
 }
 
 /// So much of the room for a name that is cut has its end, in percent.
 const END_PERCENT: usize = 45;
-
-/// The first letters, as far as they fit into so many columns.
-fn within(letters: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item = char> {
-    letters
-        .scan(0, |used, c| {
-            *used += c.width().unwrap_or(0);
-            Some((*used, c))
-        })
-        .take_while(move |(used, _)| *used <= columns)
-        .map(|(_, c)| c)
-}
 
 fn painted(lane: &str, arm: &Arm, style: Style) -> String {
     let colour = match arm.verdict {
@@ -315,10 +309,30 @@ mod tests {
             ("write-read", 10, "write-read"),
             ("管道管道管道", 8, "管道…道"),
             ("ab", 1, "…"),
+            ("❤\u{fe0f}❤\u{fe0f}❤\u{fe0f}❤\u{fe0f}❤\u{fe0f}", 7, "❤\u{fe0f}❤\u{fe0f}…❤\u{fe0f}"),
         ] {
             let cut = fitted(name, columns, &DRAWN);
             assert_eq!(cut, shown);
             assert!(cut.width() <= columns);
+        }
+    }
+
+    #[test]
+    fn names_of_letters_that_are_one_together_keep_to_their_columns() {
+        let arm = |name: &str| {
+            let mut arm = Arm::new(name, Unit::GibPerSecond);
+            (arm.median, arm.ci95) = (Some(8.0), Some([7.0, 9.0]));
+            arm
+        };
+        let names =
+            ["❤\u{fe0f}", "👩\u{200d}🚀", "🇩🇪", "e\u{301}", "⌚\u{fe0e}"].map(|it| it.repeat(30));
+        let record =
+            Record { arms: names.each_ref().map(|name| arm(name)).to_vec(), ..Record::default() };
+        for width in 24..200 {
+            let style = Style { colour: false, width: Some(width), unicode: true };
+            for line in render(&record, style).lines() {
+                assert!(line.width() <= usize::from(width), "{width} columns: {line}");
+            }
         }
     }
 

@@ -80,12 +80,16 @@ impl Record {
         }
         let texts: Vec<&RawValue> = serde_json::from_str(text).map_err(ReadError::NotJson)?;
         let of = texts.len();
-        let read = |(number, text): (usize, &RawValue)| {
-            Record::from_json(text.get()).map_err(|why| ReadError::OneOf {
-                number,
-                of,
-                why: Box::new(why),
-            })
+        // Where the record stands is told by an error in it, and so asked for only then.
+        let in_place = |record: &str| {
+            let before = &text.as_bytes()[..record.as_ptr().addr() - text.as_ptr().addr()];
+            let blank = before.iter().map(|byte| if *byte == b'\n' { '\n' } else { ' ' });
+            Record::from_json(&(blank.collect::<String>() + record))
+        };
+        let read = |(number, record): (usize, &RawValue)| {
+            Record::from_json(record.get())
+                .or_else(|_| in_place(record.get()))
+                .map_err(|why| ReadError::OneOf { number, of, why: Box::new(why) })
         };
         (1..).zip(texts).map(read).collect()
     }

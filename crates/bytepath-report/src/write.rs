@@ -4,7 +4,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::arm::{Arm, Sample};
-use crate::explained::{ClassShare, Explained};
+use crate::explained::{ClassShare, Explained, SymbolShare, SyscallCount};
 use crate::record::Record;
 
 /// Why a record cannot be written.
@@ -87,15 +87,35 @@ fn figures(arm: &Arm) -> impl Iterator<Item = Figure> {
 }
 
 fn explained_figures(explained: &Explained) -> impl Iterator<Item = f64> {
-    let class = |class: &ClassShare| {
-        [class.share, class.ci95[0], class.ci95[1]].into_iter().chain(class.published)
+    // Field by field, so that none is forgotten.
+    let Explained {
+        sentence: _,
+        source: _,
+        hz: _,
+        samples: _,
+        lost: _,
+        seconds,
+        cpus: _,
+        classes,
+        unclaimed,
+        descriptor_calls,
+        stacks: _,
+        counters,
+        syscalls,
+        calls_traced,
+        missing: _,
+    } = explained;
+    let class = |ClassShare { name: _, share, ci95: [low, high], published }: &ClassShare| {
+        [*share, *low, *high].into_iter().chain(*published)
     };
-    [explained.seconds]
-        .into_iter()
-        .chain(explained.classes.iter().flat_map(class))
-        .chain(explained.unclaimed.iter().map(|symbol| symbol.share))
-        .chain(explained.counters.values().copied())
-        .chain(explained.syscalls.iter().filter_map(|call| call.seconds))
+    let symbol = |SymbolShare { symbol: _, share }: &SymbolShare| *share;
+    let call = |SyscallCount { name: _, count: _, seconds }: &SyscallCount| *seconds;
+    std::iter::once(*seconds)
+        .chain(classes.iter().flat_map(class))
+        .chain(unclaimed.iter().chain(descriptor_calls).map(symbol))
+        .chain(counters.values().copied())
+        .chain(syscalls.iter().filter_map(call))
+        .chain(*calls_traced)
 }
 
 fn sample_figures(sample: &Sample) -> impl Iterator<Item = f64> {

@@ -18,6 +18,7 @@ use crate::hidden::this_program;
 use crate::output::{self, Output};
 use crate::quote::always_quoted;
 use crate::said::{self, say};
+use crate::streams::stdout;
 use crate::usage::wrong_usage;
 use crate::{interrupt, report};
 
@@ -79,7 +80,7 @@ fn known() -> Vec<Known> {
 pub(super) fn list() -> anyhow::Result<()> {
     let known = known();
     let width = known.iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     for Known { name, about, .. } in known {
         writeln!(out, "{name:width$}  {about}").context("standard output")?;
     }
@@ -158,7 +159,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
 }
 
 fn tell(line: &str) -> anyhow::Result<()> {
-    said::printed(writeln!(std::io::stdout(), "\n=== {line}\n").context("standard output"))
+    said::printed(writeln!(stdout(), "\n=== {line}\n").context("standard output"))
 }
 
 fn record_of(experiment: &Known, records: &Path) -> PathBuf {

@@ -61,7 +61,7 @@ pub(super) fn run(options: &Calls) -> anyhow::Result<()> {
     if options.listing.list {
         return listed(&arms);
     }
-    let outputs = options.measuring.outputs()?;
+    let outputs = options.measuring.outputs(&arms)?;
     let mut settings =
         options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));
     settings.others.insert("directory".into(), directory.display().to_string().into());

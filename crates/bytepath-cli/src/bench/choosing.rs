@@ -9,6 +9,7 @@ use bytepath_lab::arm::Arm;
 use clap::Args;
 
 use crate::patterns::{by_each, matching, patterns};
+use crate::streams::stdout;
 use crate::usage::wrong_usage;
 
 /// The option of experiments that can tell their arms beforehand.
@@ -72,7 +73,7 @@ pub(super) fn chosen_by_name(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result
 
 /// Names the arms on standard output.
 pub(super) fn list(names: &[String]) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     names.iter().try_for_each(|name| writeln!(out, "{name}")).context("standard output")
 }
 

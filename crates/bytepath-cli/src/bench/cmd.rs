@@ -161,7 +161,7 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     if options.listing.list {
         return listed(&arms);
     }
-    let outputs = options.measuring.outputs()?;
+    let outputs = options.measuring.outputs(&arms)?;
     let setups = once_each(options.setup.as_deref(), &combinations);
     let done = measure(options, &steps, &setups, arms, &is_short);
     let clean = |text: &String| {

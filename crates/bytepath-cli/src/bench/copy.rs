@@ -14,7 +14,7 @@ use clap::{Arg, Args};
 
 use super::choosing::{Listing, listed, once_each, those_matching};
 use super::measuring::{Measuring, Sampling, adding, directory};
-use super::results::show;
+use super::results::{Outputs, show};
 use crate::hidden::this_program;
 use crate::measured::{against_first, well_named};
 use crate::usage::wrong_usage;
@@ -138,11 +138,10 @@ pub(super) fn run(options: &Copy) -> anyhow::Result<()> {
     if options.listing.list {
         return listed(&arms);
     }
-    measure(options, &asked)
+    measure(options, &asked, options.measuring.outputs(&arms)?)
 }
 
-fn measure(options: &Copy, asked: &Asked<'_>) -> anyhow::Result<()> {
-    let outputs = options.measuring.outputs()?;
+fn measure(options: &Copy, asked: &Asked<'_>, outputs: Outputs) -> anyhow::Result<()> {
     let directory = directory(&options.dir)?;
     let amount = options.amount();
     let places = options.places(&directory, amount);

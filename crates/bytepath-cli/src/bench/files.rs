@@ -161,7 +161,8 @@ pub(super) fn run(options: &Files) -> anyhow::Result<()> {
     if options.listing.list {
         return super::choosing::list(&names);
     }
-    let outputs = options.measuring.outputs()?;
+    let outputs =
+        options.measuring.outputs_of(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
     let device = options.made_device()?;
     let record = options.record(&names, device.as_ref(), outputs.json_file());
     // Nobody has it open any more.

@@ -61,7 +61,7 @@ pub(super) fn run(options: &Generators) -> anyhow::Result<()> {
     if options.listing.list {
         return listed(&arms);
     }
-    let outputs = options.measuring.outputs()?;
+    let outputs = options.measuring.outputs(&arms)?;
     let settings =
         options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));
     let record = against_first(generators::DESCRIPTION.recorded(), arms, &settings)?;

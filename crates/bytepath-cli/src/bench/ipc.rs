@@ -126,7 +126,7 @@ fn timed(
     if options.listing.list {
         return listed(&arms);
     }
-    let outputs = options.measuring.outputs()?;
+    let outputs = options.measuring.outputs(&arms)?;
     let settings = options.measuring.settings_between(usual, quick, None);
     let settings = options.times.in_place_of(settings);
     let record = against_first(asked.recorded(), arms, &settings)?;
@@ -159,8 +159,7 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
     if options.listing.list {
         return listed(&arms(PathBuf::new(), 0, 0)?);
     }
-    arms(PathBuf::new(), 0, 0)?;
-    let outputs = options.measuring.outputs()?;
+    let outputs = options.measuring.outputs(&arms(PathBuf::new(), 0, 0)?)?;
     let site = match options.file {
         Some(_) => None,
         None => Some(Site::prepare(&directory, options.file_bytes())?),

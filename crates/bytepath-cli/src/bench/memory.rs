@@ -89,7 +89,7 @@ pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
     if options.listing.list {
         return listed(&arms);
     }
-    let outputs = options.measuring.outputs()?;
+    let outputs = options.measuring.outputs(&arms)?;
     let lent = lent(options.hugetlb_pool, needed_from_pool(&arms))?;
     let settings =
         options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));

@@ -78,8 +78,8 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
     }
     let dir = directory(&options.dir)?;
     // Before the files are made.
-    arms(options, &dir, Path::new(""), Path::new(""))?;
-    let outputs = options.measuring.outputs()?;
+    let named = arms(options, &dir, Path::new(""), Path::new(""))?;
+    let outputs = options.measuring.outputs(&named)?;
     let site = Site::prepare(&dir, options.bytes)?;
     let beside = Site::prepare(&dir, 0)?;
     let arms = arms(options, &dir, &site.file(), &beside.file())?;

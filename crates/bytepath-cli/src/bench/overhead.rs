@@ -29,7 +29,7 @@ pub(super) fn run(options: &Overhead) -> anyhow::Result<()> {
     // The last CPU: the first handles most interrupts on many machines.
     let cpu = Machine::this().allowed_cpus().iter().last().context("no CPU is allowed")?;
     let arms = overhead::arms(options.buf_size, cpu, &program);
-    let outputs = options.measuring.outputs()?;
+    let outputs = options.measuring.outputs(&arms)?;
     let settings = options.measuring.settings_between(Sampling::FINE, Sampling::FINE_QUICK, None);
     let mut settings = options.times.in_place_of(settings);
     settings.others.insert("buf_size".into(), options.buf_size.into());

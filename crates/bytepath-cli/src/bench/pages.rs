@@ -58,7 +58,7 @@ pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
     if options.listing.list {
         return listed(&arms);
     }
-    let outputs = options.measuring.outputs()?;
+    let outputs = options.measuring.outputs(&arms)?;
     let from_pool = |arm: &bytepath_lab::arm::Arm| {
         let area = arm.params.get("area")?.as_str()?;
         let bytes = arm.params.get("area_bytes")?.as_u64()?;

@@ -68,7 +68,7 @@ pub(super) fn run(options: &Pipes) -> anyhow::Result<()> {
     if options.listing.list {
         return listed(&arms);
     }
-    let outputs = options.measuring.outputs()?;
+    let outputs = options.measuring.outputs(&arms)?;
     let record = measure_pipes(arms, options)?;
     show(&record, pipes::dominating(&record).as_deref(), outputs)
 }

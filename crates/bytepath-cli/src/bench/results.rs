@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use bytepath_lab::arm::Arm;
 use bytepath_lab::lab;
 use bytepath_report::{Record, csv, plot, table};
 
@@ -13,13 +14,19 @@ use crate::kept::keep;
 use crate::output::{self, Output};
 use crate::page::page;
 use crate::shown::Shown;
+use crate::streams::stdout;
 use crate::style::{plot_style, style};
 use crate::usage::wrong_usage;
 use crate::{interrupt, said};
 
 impl Measuring {
-    /// Opens the files that results are to go to.
-    pub(super) fn outputs(&self) -> anyhow::Result<Outputs> {
+    /// Opens the files that results of these arms are to go to.
+    pub(super) fn outputs(&self, arms: &[Arm]) -> anyhow::Result<Outputs> {
+        self.outputs_of(&arms.iter().map(|arm| arm.name.as_str()).collect::<Vec<_>>())
+    }
+
+    /// The same, of the arms of these names.
+    pub(super) fn outputs_of(&self, arms: &[&str]) -> anyhow::Result<Outputs> {
         if !self.explain && self.shown.asks_for_anything() {
             return Err(wrong_usage("--tree, --flame and their like need --explain"));
         }
@@ -39,8 +46,8 @@ impl Measuring {
             return Err(wrong_usage("a page is for a file: --report FILE"));
         }
         let files = [("--json", &self.json), ("--csv", &self.csv), ("--report", &self.report)];
-        self.shown.check(&files.map(|(option, file)| (option, file.as_deref())))?;
-        self.shown.look()?;
+        self.shown.check_of(arms, &files.map(|(option, file)| (option, file.as_deref())))?;
+        self.shown.look(arms)?;
         let open = |path: &Option<PathBuf>| path.as_deref().map(Output::open).transpose();
         Ok(Outputs {
             json: open(&self.json)?,
@@ -144,7 +151,7 @@ fn put(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::R
     if let Some(kept) = kept {
         text += &format!("\nkept as {kept}\n");
     }
-    let printed = std::io::stdout().write_all(text.as_bytes()).context("standard output");
+    let printed = stdout().write_all(text.as_bytes()).context("standard output");
     said::also(saved, said::printed(printed))
 }
 

@@ -99,7 +99,7 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
     if options.listing.list {
         return listed(&arms);
     }
-    let outputs = options.measuring.outputs()?;
+    let outputs = options.measuring.outputs(&arms)?;
     // A sample is as large as the pipeline makes it; what is asked for here is only told.
     let mut settings = options.measuring.settings(Some(0));
     if let Some(within) = options.within {

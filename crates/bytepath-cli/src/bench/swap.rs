@@ -126,7 +126,7 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     if options.listing.list {
         return listed(&arms);
     }
-    let outputs = options.measuring.outputs()?;
+    let outputs = options.measuring.outputs(&arms)?;
     // What another run makes is its own until that run has ended.
     let turn = Turn::wait(|| {
         say(format_args!(

@@ -411,7 +411,7 @@ impl Lines {
     fn open(path: &Path) -> anyhow::Result<Lines> {
         let file = match output::is_stdout(path) {
             true => {
-                output::not_closed()?;
+                output::is_writable()?;
                 rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 0)
                     .map(File::from)
                     .context("standard output")?

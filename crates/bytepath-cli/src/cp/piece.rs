@@ -43,6 +43,7 @@ use super::stage::Stage;
 use super::tally::Tally;
 use super::voice::{Said, Voice, q};
 use crate::classic::Called;
+use crate::streams::stdout;
 use crate::sys::own_files;
 use ground::Ground;
 use walk::joined_below;
@@ -111,7 +112,7 @@ impl Process {
         let ledger = Ledger::open(&self.copy.extras)?;
         let voice = Voice::gathering(&self.called, ledger);
         let umask = super::operands::umask();
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout();
         for line in std::io::stdin().lock().lines() {
             let line = line.context("standard input")?;
             let request: Request = serde_json::from_str(&line).context("a request")?;
@@ -124,7 +125,7 @@ impl Process {
             self.ground.let_go();
             let mut line = serde_json::to_vec(&answer)?;
             line.push(b'\n');
-            out.write_all(&line).and_then(|()| out.flush()).context("standard output")?;
+            out.write_all(&line).context("standard output")?;
         }
         Ok(())
     }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Read, Write as _};
-use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,6 +20,7 @@ use crate::classic::Called;
 use crate::errno::word;
 use crate::live;
 use crate::quote::always_quoted;
+use crate::streams::stdout;
 use crate::sys::start;
 
 /// Lines of standard output are written together from this many bytes on.
@@ -215,12 +215,10 @@ impl<'a> Voice<'a> {
         if self.is_read_at_once() {
             held.splice(..0, live::before_message().bytes());
         }
-        let written = match start::was_closed(1) {
-            true => Err(Errno::BADF),
-            false => write_all(held),
-        };
+        let written = stdout().write_all(held);
         held.clear();
-        if let Err(errno) = written {
+        if let Err(error) = written {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             self.mute.lock().expect("nobody panics holding it").get_or_insert(errno);
         }
     }
@@ -292,18 +290,6 @@ impl Read for Answers {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         Ok(rustix::io::read(rustix::stdio::stdin(), into)?)
     }
-}
-
-fn write_all(mut bytes: &[u8]) -> Result<(), Errno> {
-    let stdout = std::io::stdout();
-    while !bytes.is_empty() {
-        match rustix::io::write(stdout.as_fd(), bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }
 
 /// The name in quotes.

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 
 use bytepath_report::{Diagnosis, Finding, Health};
 
+use crate::streams::stdout;
 use crate::style::style;
 
 /// Columns, where nobody tells how many there are.
@@ -16,7 +17,7 @@ const INDENT: &str = "         ";
 pub(super) fn print(diagnosis: &Diagnosis) -> io::Result<()> {
     let style = style();
     let width = style.width.map_or(WIDTH, |width| usize::from(width).max(WIDTH_MIN));
-    io::stdout().lock().write_all(text(diagnosis, width, style.colour).as_bytes())
+    stdout().write_all(text(diagnosis, width, style.colour).as_bytes())
 }
 
 fn text(diagnosis: &Diagnosis, width: usize, colour: bool) -> String {

@@ -13,6 +13,7 @@ use bytepath_report::{Arm, Explained};
 use clap::Args;
 
 use crate::output::{self, Output};
+use crate::streams::stdout;
 use crate::style::style;
 use crate::usage::wrong_usage;
 use crate::{records, said};
@@ -43,7 +44,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         output.write(&flame::difference(&title, &before.1.stacks, &after.1.stacks)?)
     });
     let table = printable(&heading) + &text;
-    let printed = std::io::stdout().write_all(table.as_bytes()).context("standard output");
+    let printed = stdout().write_all(table.as_bytes()).context("standard output");
     said::also(drawn, said::printed(printed))
 }
 

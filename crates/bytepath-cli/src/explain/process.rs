@@ -15,6 +15,7 @@ use super::recorded::Explaining;
 use crate::run::Signals;
 use crate::said::{self, say};
 use crate::shown::Shown;
+use crate::streams::stdout;
 
 /// Signals are looked for so often.
 const EVERY: Duration = Duration::from_millis(50);
@@ -63,8 +64,7 @@ pub(super) fn run(
     let mut shown = Ok(());
     let mut seen = explaining.end(&name);
     if let Some(text) = seen.text.take() {
-        shown = writeln!(std::io::stdout(), "{}", text.trim_end())
-            .and_then(|()| std::io::stdout().flush());
+        shown = writeln!(stdout(), "{}", text.trim_end());
     }
     let said = seen.write(|_| true);
     // A reader that had enough is no reason to complain.

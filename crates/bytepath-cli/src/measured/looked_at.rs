@@ -10,6 +10,7 @@ use bytepath_lab::lab::Explain;
 use bytepath_report::Explained;
 
 use crate::said::say;
+use crate::streams::stdout;
 use crate::style::style;
 
 /// An arm is looked at for at least so long: a thousand samples of each CPU.
@@ -102,6 +103,6 @@ fn traced(mode: Mode, arm: &Arm, work: &dyn Work, timing: &Timing) -> anyhow::Re
     ran.map_err(anyhow::Error::msg)?;
     let text = trace::shown::text(&traced, style());
     // Where it cannot be written, nor can the table that comes after it, which tells so.
-    let _ = writeln!(std::io::stdout(), "── {} ──\n{text}", arm.name);
+    let _ = writeln!(stdout(), "── {} ──\n{text}", arm.name);
     Ok(())
 }

@@ -11,7 +11,6 @@ use super::options::Options;
 use super::say;
 use super::status::Status;
 use crate::errno::word_of;
-use crate::sys::start;
 
 /// Why the words after the program's name cannot be followed.
 pub(crate) enum Wrong {
@@ -38,8 +37,6 @@ impl Wrong {
                 Ok(()) => ExitCode::SUCCESS,
                 // Who read it had enough, as `head` has.
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-                // Nobody is to read it, and what is full stands there.
-                Err(_) if start::was_closed(1) => ExitCode::SUCCESS,
                 Err(error) => {
                     say(format_args!("{}", word_of(&error)));
                     Status::TRANSFER.into()

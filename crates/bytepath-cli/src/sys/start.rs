@@ -22,15 +22,11 @@ use rustix::process::{Resource, getrlimit};
 #[cfg(all(not(test), target_env = "gnu"))]
 #[unsafe(no_mangle)]
 extern "C" fn main(_: libc::c_int, _: *const *const libc::c_char) -> libc::c_int {
-    use std::io::Write as _;
-
     /// What Rust's runtime ends with after a panic.
     const PANICKED: u8 = 101;
     // SAFETY: a disposition that every process may have, and that runs no code.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     let code = std::panic::catch_unwind(|| number(crate::main())).unwrap_or(PANICKED);
-    // Behind a panic there may still be a line without an end in the buffer.
-    let _ = std::io::stdout().flush();
     let_the_reader_go();
     code.into()
 }
@@ -69,21 +65,21 @@ pub(crate) fn number(code: ExitCode) -> u8 {
     (0..=u8::MAX).find(|&number| code == number.into()).unwrap_or(1)
 }
 
-/// Opens what is always empty, and always full, in the place of each standard descriptor that is
-/// closed, so that no file comes to be taken for one, and nobody takes for printed what is not: the
-/// standard library would pass over a closed output as if all were well.
+/// Opens what is always empty, and always full, in the place of each standard descriptor that is closed, so that
+/// no file comes to be taken for one. It cannot be written, as what is closed cannot.
 fn fill_closed() {
     for (descriptor, closed) in CLOSED.iter().enumerate() {
         if !closed.load(Relaxed) {
             continue;
         }
+        // Who opens it by its name, as /dev/stdout, is to learn that nothing is kept.
         let device = if descriptor == 1 { c"/dev/full" } else { c"/dev/null" };
         // SAFETY: the paths end with a NUL; the lowest free descriptor, which is the answer, stays
         // open for as long as the process lives.
-        let opened = unsafe { libc::open(device.as_ptr(), libc::O_RDWR) };
+        let opened = unsafe { libc::open(device.as_ptr(), libc::O_RDONLY) };
         if opened < 0 {
             // SAFETY: as above.
-            unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
+            unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY) };
         }
     }
 }

@@ -13,6 +13,8 @@ use bytepath_lab::tune::Regret;
 use bytepath_report::table::printable;
 use bytepath_report::{Finding, numbers};
 
+use crate::streams::stdout;
+
 /// Prints the figures of the profile in this file, the best choice for each pair, and what holds
 /// this machine back.
 pub(super) fn print(profile: &Profile, kept: Option<&Path>) -> io::Result<()> {
@@ -36,7 +38,7 @@ pub(super) fn print(profile: &Profile, kept: Option<&Path>) -> io::Result<()> {
     for doubt in profile.doubt().into_iter().chain(profile.doubts_of_earlier(kept)) {
         text += &format!("\n{doubt}\n");
     }
-    io::stdout().lock().write_all(printable(&text).as_bytes())
+    stdout().write_all(printable(&text).as_bytes())
 }
 
 /// The best choice for each pair, and what it gains.
@@ -132,7 +134,7 @@ fn hints(machine: &Machine, profile: &Profile) -> Vec<String> {
 /// The head of the table of regrets.
 pub(super) fn regret_head() -> io::Result<()> {
     writeln!(
-        io::stdout(),
+        stdout(),
         "{:<22} {:>8} {:>8} {:>20}  best fixed choice",
         "GiB/s",
         "planner",
@@ -145,12 +147,12 @@ pub(super) fn regret_head() -> io::Result<()> {
 pub(super) fn regret(pair: (End, End), regret: Option<&Regret>, verdict: &str) -> io::Result<()> {
     let name = ends(pair);
     let Some(regret) = regret else {
-        return writeln!(io::stdout(), "{name:<22} could not be compared");
+        return writeln!(stdout(), "{name:<22} could not be compared");
     };
     let ratio = numbers::times(regret.ratio, Some(regret.ratio_ci95));
     let ratio = format!("{ratio} {}", numbers::ratio_interval(regret.ratio_ci95));
     writeln!(
-        io::stdout(),
+        stdout(),
         "{name:<22} {:>8} {:>8} {ratio:>20}  {}{verdict}",
         numbers::figure(regret.planner_gib_per_s),
         numbers::figure(regret.best_gib_per_s),

@@ -183,6 +183,33 @@ fn what_cannot_be_looked_at_says_why() {
 }
 
 #[test]
+fn what_may_not_be_looked_at_is_not_taken_for_gone() {
+    let Some(nobody) = as_nobody().filter(|words| !words.is_empty()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().display();
+    let begin = format!(
+        "cd {at}; chmod 755 .; cp {BYTEPATH} bytepath; cp $(command -v sleep) closed; chmod 711 closed"
+    );
+    // Who may not read a program may not look at it either.
+    let done = shell(&format!("{begin}; {nobody}./bytepath pages -- ./closed 0.5"));
+    let refused = "cannot look at process ";
+    assert!(done.status.success() && done.stderr.contains(refused), "{done:?}");
+    assert!(
+        done.stderr.contains("Permission denied") && !done.stderr.contains("ended"),
+        "{done:?}"
+    );
+    // Its shell may be looked at, and the child of that may not.
+    let line = format!(
+        "{begin}; {nobody}sh -c './closed 1 & until [ \"$(cat /proc/$!/comm)\" = closed ]; do :; done; \
+         ./bytepath pages $$ --children; echo $!; wait'"
+    );
+    let done = shell(&line);
+    assert!(done.status.success(), "{done:?}");
+    let child = done.stdout.lines().last().expect("it says its number");
+    assert!(done.stderr.contains(&format!("{refused}{child}; ")), "{done:?}");
+}
+
+#[test]
 fn a_signal_that_ends_it_ends_the_command_first() {
     let mut command = bytepath(&["pages", "--", "sh", "-c", "echo $$; exec sleep 1000"]);
     let mut pages = spawned(command.stdout(Stdio::piped()).stderr(Stdio::piped()));

@@ -230,6 +230,41 @@ fn closed_and_wrong_descriptors_are_named() {
 }
 
 #[test]
+fn what_cannot_be_written_is_not_taken_for_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().display();
+    let bench = "bench cmd --quick --no-store true";
+    shell(&format!("$bytepath {bench} --json {at}/record")).well();
+    std::fs::write(folder.path().join("read"), "kept\n").expect("it is written");
+    for words in [
+        "report record --format csv -o -",
+        "report record --format csv",
+        "report record",
+        "history",
+        "completions bash",
+        "bench --list",
+        "doctor",
+        "pages $$",
+        "pages --json - $$",
+        "--help",
+        "--version",
+        &format!("{bench} --csv -"),
+        bench,
+    ] {
+        shell(&format!("cd {at} && $bytepath {words} 1<read"))
+            .refused(1, &["bytepath: standard output: Bad file descriptor"]);
+    }
+    for classic in ["cp --help", "cat --version", "tee --help"] {
+        let done = shell(&format!("cd {at} && $bytepath {classic} 1<read"));
+        done.refused(1, &["write error: Bad file descriptor"]);
+    }
+    shell(&format!("$bytepath run true 1<{at}/read && $bytepath cat /dev/null 1<{at}/read")).well();
+    // What is said on standard error is the work of this one.
+    shell(&format!("$bytepath run --explain true 2<{at}/read; test $? = 1")).well();
+    assert_eq!(std::fs::read_to_string(folder.path().join("read")).expect("it is there"), "kept\n");
+}
+
+#[test]
 fn outlets_that_need_a_pipe_refuse_everything_else() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
@@ -377,6 +412,62 @@ fn a_read_only_file_system_takes_no_results() {
          exec $bytepath bench pipes --json {name}/record'"
     );
     shell(&line).refused(1, &["cannot write", "Read-only file system"]);
+}
+
+#[test]
+fn a_file_whose_place_no_other_can_take_is_known_before_anything_is_measured() {
+    let Some(nobody) = as_nobody().filter(|words| !words.is_empty()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().display();
+    let begin = format!(
+        "cd {at}; chmod 777 .; cp {BYTEPATH} bytepath; mkdir closed; mkdir -m 1777 sticky; umask 0; \
+         echo old | tee closed/r sticky/r >mounted"
+    );
+    shell(&begin).well();
+    let bench = "bench cmd --quick --no-store \"touch ran\" --csv";
+    for (file, why) in [("closed/r", "Permission denied"), ("sticky/r", "Operation not permitted")]
+    {
+        shell(&format!("cd {at}; {nobody}./bytepath {bench} {file}"))
+            .refused(1, &["cannot write", file, "another cannot take its place", why]);
+    }
+    if may_mount() {
+        let line = format!(
+            "cd {at}; unshare -m sh -ec 'mount --bind mounted closed/r; exec \"$@\"' - \
+             ./bytepath {bench} closed/r"
+        );
+        shell(&line).refused(1, &["cannot write closed/r", "take its place", "busy"]);
+    }
+    let line = format!("cd {at}; cat */r mounted; test ! -e ran && ls -A closed sticky");
+    assert_eq!(shell(&line).well().stdout, "old\nold\nold\nclosed:\nr\n\nsticky:\nr\n");
+    // Its owner may, and so may root.
+    for (who, file) in [("", "sticky/r"), ("", "closed/r"), (nobody, "own")] {
+        let line =
+            format!("cd {at}; rm -f ran; {who}sh -c 'echo old >{file}; ./bytepath {bench} {file}'");
+        shell(&line).well();
+        let text = std::fs::read_to_string(folder.path().join(file)).expect("it is there");
+        assert!(text.lines().count() >= 4, "{file}: {text}");
+    }
+}
+
+#[test]
+fn files_of_several_arms_are_looked_at_before_any_is_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().display();
+    shell(&format!("cd {at}; mkfifo fifo; mkdir r.true.svg; echo old >r.touch_ran.csv")).well();
+    let explain = "bench cmd --quick --no-store --explain 'touch ran' true";
+    for (words, why) in [
+        ("--folded -", "--folded -: each of 2 arms has a file of its own"),
+        ("--firefox fifo", "--firefox fifo: each of 2 arms has a file of its own"),
+        ("--flame /dev/null", "--flame /dev/null: each of 2 arms has a file of its own"),
+        ("--folded r.csv --csv r.touch_ran.csv", "--csv and --folded are one file"),
+        ("--folded f --firefox f.true", "--firefox and --folded are one file"),
+    ] {
+        shell(&format!("cd {at}; $bytepath {explain} {words}")).refused(2, &[why]);
+    }
+    shell(&format!("cd {at}; $bytepath {explain} --flame r.svg"))
+        .refused(1, &["cannot write r.true.svg: Is a directory"]);
+    let left = shell(&format!("cd {at}; ls -A; cat *.csv")).well().stdout;
+    assert_eq!(left, "fifo\nr.touch_ran.csv\nr.true.svg\nold\n");
 }
 
 /// A file system of 1 MiB, gone when dropped.

@@ -3,7 +3,7 @@
 use askama::Template;
 
 use crate::arm::Arm;
-use crate::explained::{Explained, SyscallCount};
+use crate::explained::{Explained, SymbolShare, SyscallCount};
 use crate::numbers;
 
 use super::Limits;
@@ -24,6 +24,7 @@ pub(super) struct ExplainedArm {
     classes: Vec<Class>,
     any_published: bool,
     unclaimed: Pairs,
+    descriptor_calls: Pairs,
     counters: Pairs,
     syscalls: Vec<Syscall>,
     missing: Vec<String>,
@@ -54,25 +55,54 @@ fn explained_arm(arm: usize, name: &str, explained: &Explained, limits: &Limits)
     let name_of = |text: &str| shown(text, NAME_MAX);
     let unknown = || numbers::UNKNOWN.to_owned();
     let others = |count: usize| numbers::counted(count as u64, "other");
-    let lost = match explained.lost {
+    // Field by field, so that none is forgotten.
+    let Explained {
+        sentence,
+        source,
+        hz,
+        samples,
+        lost,
+        seconds,
+        cpus,
+        classes,
+        unclaimed,
+        descriptor_calls,
+        stacks,
+        counters,
+        syscalls,
+        calls_traced,
+        missing,
+    } = explained;
+    let lost = match lost {
         0 => String::new(),
         lost => format!(", {lost} lost"),
+    };
+    let shares = |all: &[SymbolShare]| Pairs {
+        of: first(
+            all,
+            limits.details,
+            |of| Pair { name: name_of(&of.symbol), value: percent(of.share) },
+            |more| Pair {
+                name: others(more),
+                value: percent(all[limits.details..].iter().map(|of| of.share).sum()),
+            },
+        ),
     };
     ExplainedArm {
         arm,
         name: name_of(name),
-        sentence: shown(&explained.sentence, SENTENCE_MAX),
+        sentence: shown(sentence, SENTENCE_MAX),
         sampler: format!(
             "{}{lost} by {} at {} Hz, {} s",
-            numbers::counted(explained.samples, "sample"),
-            name_of(&explained.source),
-            explained.hz,
-            numbers::figure(explained.seconds)
+            numbers::counted(*samples, "sample"),
+            name_of(source),
+            hz,
+            numbers::figure(*seconds)
         ),
-        idle_seen: !explained.cpus.is_empty(),
-        any_published: explained.classes.iter().any(|class| class.published.is_some()),
+        idle_seen: !cpus.is_empty(),
+        any_published: classes.iter().any(|class| class.published.is_some()),
         classes: first(
-            &explained.classes,
+            classes,
             limits.classes,
             |class| Class {
                 name: name_of(&class.name),
@@ -82,48 +112,39 @@ fn explained_arm(arm: usize, name: &str, explained: &Explained, limits: &Limits)
             },
             |more| Class {
                 name: others(more),
-                share: percent(explained.classes[limits.classes..].iter().map(|of| of.share).sum()),
+                share: percent(classes[limits.classes..].iter().map(|of| of.share).sum()),
                 interval: unknown(),
                 published: unknown(),
             },
         ),
-        unclaimed: Pairs {
-            of: first(
-                &explained.unclaimed,
-                limits.details,
-                |of| Pair { name: name_of(&of.symbol), value: percent(of.share) },
-                |more| Pair {
-                    name: others(more),
-                    value: percent(
-                        explained.unclaimed[limits.details..].iter().map(|of| of.share).sum(),
-                    ),
-                },
-            ),
-        },
+        unclaimed: shares(unclaimed),
+        descriptor_calls: shares(descriptor_calls),
         counters: Pairs {
             of: first(
-                &explained.counters,
+                counters,
                 limits.details,
                 |(name, value)| Pair { name: name_of(name), value: numbers::count(*value) },
                 more_pairs,
             ),
         },
-        syscalls: syscalls(&explained.syscalls, explained.calls_traced.is_some(), limits),
+        syscalls: syscall_rows(syscalls, calls_traced.is_some(), limits),
         missing: first(
-            &explained.missing,
+            missing,
             limits.details,
             |text| shown(text, SENTENCE_MAX),
             |more| format!("{more} more"),
         ),
-        has_stacks: !explained.stacks.is_empty(),
+        has_stacks: !stacks.is_empty(),
     }
 }
 
 /// Those that count, and one row for the rest: a program makes thirty calls just to begin. What is an estimate
 /// is marked.
-fn syscalls(calls: &[SyscallCount], is_estimate: bool, limits: &Limits) -> Vec<Syscall> {
+fn syscall_rows(calls: &[SyscallCount], is_estimate: bool, limits: &Limits) -> Vec<Syscall> {
     let about = if is_estimate { "~" } else { "" };
-    let sum = |calls: &[SyscallCount]| -> u64 { calls.iter().map(|call| call.count).sum() };
+    let sum = |calls: &[SyscallCount]| {
+        calls.iter().fold(0, |sum: u64, call| sum.saturating_add(call.count))
+    };
     let time = |calls: &[SyscallCount]| -> Option<f64> {
         let known: Vec<f64> = calls.iter().filter_map(|call| call.seconds).collect();
         (!known.is_empty()).then(|| known.iter().sum())
@@ -166,7 +187,7 @@ mod tests {
     fn rare_calls_share_a_row_and_none_is_lost() {
         let limits = Limits { arms: 1, samples: 1, nodes: 1, classes: 1, details: 3 };
         let told = |calls: &[SyscallCount]| -> Vec<_> {
-            let rows = syscalls(calls, false, &limits).into_iter();
+            let rows = syscall_rows(calls, false, &limits).into_iter();
             rows.map(|row| format!("{} {} {}", row.name, row.count, row.time)).collect()
         };
         let calls = [
@@ -178,10 +199,12 @@ mod tests {
         let wanted = ["write 20.0k 1.25 s", "read 3 500 ms", "2 others 3 136 µs"];
         assert_eq!(told(&calls), wanted);
         assert_eq!(told(&calls[..3]), ["write 20.0k 1.25 s", "read 3 500 ms", "brk 2 135 µs"]);
-        let estimate = &syscalls(&calls, true, &limits)[0];
+        let estimate = &syscall_rows(&calls, true, &limits)[0];
         assert_eq!((&*estimate.count, &*estimate.time), ("~20.0k", "~1.25 s"));
         let many: Vec<_> = (0..9).map(|at| call(&format!("c{at}"), 10, None)).collect();
         assert_eq!(told(&many), ["c0 10 –", "c1 10 –", "c2 10 –", "6 others 60 –"]);
         assert!(told(&[]).is_empty());
+        let most: Vec<_> = (0..9).map(|at| call(&format!("c{at}"), u64::MAX, None)).collect();
+        assert_eq!(told(&most).len(), 4);
     }
 }

@@ -74,7 +74,8 @@ impl Tree {
                 kept.push((names.index_of(node.name), parent, node.total));
             } else {
                 cut += 1;
-                *rare.entry(parent).or_default() += node.total;
+                let of = rare.entry(parent).or_default();
+                *of = of.saturating_add(node.total);
             }
         }
         let mut rare: Vec<_> = rare.into_iter().collect();

@@ -1,6 +1,6 @@
 //! Records to JSON and back, and the words for what is not a record.
 
-use bytepath_report::{ReadError, Record, SCHEMA_NAME, SchemaName};
+use bytepath_report::{Explained, ReadError, Record, SCHEMA_NAME, SchemaName};
 use serde_json::{Value, json};
 
 use crate::sample;
@@ -163,6 +163,22 @@ fn a_name_that_no_table_can_hold_is_refused_wherever_it_stands() {
 }
 
 #[test]
+fn an_error_in_one_of_several_records_names_the_line_of_the_file() {
+    let whole = sample::record().to_json().expect("it is a record");
+    let damaged = whole.replacen("\"blocks\": ", "\"blocks\": -", 1);
+    let line = |text: &str| text.lines().position(|line| line.contains("\"blocks\": -"));
+    for before in ["[\n\n", "[ ", "\r\n\t["] {
+        let text = format!("{before}{whole},{damaged}]\n");
+        let why = Record::all_from_json(&text).expect_err("less than no block").to_string();
+        let line = line(&text).expect("it is there") + 1;
+        assert!(why.starts_with("record 2 of 2: damaged record: "), "{why}");
+        assert!(why.contains(&format!(" at line {line} column ")), "{line}: {why}");
+    }
+    let why = Record::all_from_json("[1,\n {\"schema\": 3}]").expect_err("neither is a record");
+    assert!(why.to_string().starts_with("record 1 of 2: not a record"), "{why}");
+}
+
+#[test]
 fn a_figure_that_is_not_finite_is_refused_by_name() {
     let mut record = sample::record();
     record.arms[2].samples[3].value = f64::INFINITY;
@@ -179,4 +195,14 @@ fn a_figure_that_is_not_finite_is_refused_by_name() {
     explained.classes[1].ci95[0] = f64::NAN;
     let refused = record.to_json().expect_err("JSON has no NaN").to_string();
     assert!(refused.contains("explained of arm \"write → read\""), "{refused}");
+
+    for forget in [
+        |explained: &mut Explained| explained.descriptor_calls[0].share = f64::NAN,
+        |explained: &mut Explained| explained.calls_traced = Some(f64::INFINITY),
+    ] {
+        let mut record = sample::record();
+        forget(record.arms[0].explained.as_mut().expect("the sample explains its reference"));
+        let refused = record.to_json().expect_err("JSON has no such number").to_string();
+        assert!(refused.contains("explained of arm \"write → read\""), "{refused}");
+    }
 }

@@ -90,6 +90,8 @@ fn notes_and_details_that_are_left_out_are_counted() {
     explained.classes = (0..50).map(|_| ClassShare { share: 0.02, ..class.clone() }).collect();
     let symbol = |_| SymbolShare { symbol: "f".to_owned(), share: 0.01 };
     explained.unclaimed = (0..43).map(symbol).collect();
+    let calls = explained.descriptor_calls.clone();
+    explained.descriptor_calls = std::iter::repeat_n(calls, 45).flatten().collect();
     let text = own(record);
     for said in [
         "<li>note 199</li>\n<li>not on this page: 3 more notes</li>\n</ul>",
@@ -98,6 +100,9 @@ fn notes_and_details_that_are_left_out_are_counted() {
         "Not seen: 6 more</p>",
         "<th scope=\"row\">10 others</th><td class=\"figure\">20.0%</td>",
         "<dt>3 others</dt><dd>3.00%</dd>",
+        "<h4>Descriptors were looked up in</h4>",
+        "<dt>sys_read_[k]</dt><dd>12.5%</dd>",
+        "<dt>5 others</dt><dd>62.5%</dd>",
     ] {
         assert!(text.contains(said), "{said}: {text}");
     }

@@ -181,6 +181,7 @@ fn explained() -> Explained {
             class("unclaimed", 0.2, [0.0, 0.6], None),
         ],
         unclaimed: vec![SymbolShare { symbol: "unheard_of_[k]".to_owned(), share: 0.2 }],
+        descriptor_calls: vec![SymbolShare { symbol: "sys_read_[k]".to_owned(), share: 0.125 }],
         stacks: vec![
             stack("writer;main;write;pipe_write_[k];copy_page_from_iter_[k]", 3),
             stack("swapper;default_idle_[k]", 1),

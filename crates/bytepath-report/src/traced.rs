@@ -227,6 +227,6 @@ pub struct TraceConnection {
     pub lifetime_seconds: Option<f64>,
     /// Segments that were sent again; null where it was open still.
     pub retransmitted: Option<u32>,
-    /// The round trip, smoothed, at the end, in seconds.
+    /// The round trip, smoothed, at the end, in seconds; null where it was open still, or none was measured.
     pub round_trip_seconds: Option<f64>,
 }

@@ -86,13 +86,13 @@ fn off_cpu(rows: &[TraceOffCpu]) -> String {
 fn merged(rows: &[TraceOffCpu]) -> Vec<TraceOffCpu> {
     let mut merged: BTreeMap<_, TraceOffCpu> = BTreeMap::new();
     for row in rows {
-        let waker = row.waker.as_ref().map(|waker| waker.name.clone());
+        let by = (row.interrupt.clone(), row.waker.as_ref().map(|waker| waker.name.clone()));
         let key = (
             row.thread.name.clone(),
             (row.state.clone(), row.still),
             row.user_stack.clone(),
             row.kernel_stack.clone(),
-            (row.interrupt.clone(), waker),
+            (by, woken_in(row).to_vec()),
         );
         let sum = merged.entry(key);
         sum.and_modify(|sum| {
@@ -134,15 +134,19 @@ fn sleep(row: &TraceOffCpu) -> String {
         (None, None) => {}
     }
     text.push('\n');
-    for (what, stack) in [("in", &row.user_stack), ("kernel", &row.kernel_stack)] {
+    let stacks =
+        [("in", &row.user_stack[..]), ("kernel", &row.kernel_stack), ("woken in", woken_in(row))];
+    for (what, stack) in stacks {
         if !stack.is_empty() {
             let _ = writeln!(text, "           {what}: {}", frames(stack));
         }
     }
-    if row.interrupt.is_none() && !row.waker_stack.is_empty() {
-        let _ = writeln!(text, "           woken in: {}", frames(&row.waker_stack));
-    }
     text
+}
+
+/// Where the waker was, if it is a thread.
+fn woken_in(row: &TraceOffCpu) -> &[String] {
+    if row.interrupt.is_none() { &row.waker_stack } else { &[] }
 }
 
 /// The innermost functions, the outermost of them first.
@@ -510,6 +514,22 @@ mod tests {
         };
         assert!(off_cpu(&[by(7), by(7)]).contains("; woken by sleep (7)\n"));
         assert!(off_cpu(&[by(7), by(8), by(8)]).contains("; woken by sleep\n"));
+    }
+
+    #[test]
+    fn sleeps_that_were_ended_in_different_places_are_told_apart() {
+        let row = |place: &str, interrupt: Option<&str>| TraceOffCpu {
+            waker: interrupt.is_none().then(TraceThread::default),
+            interrupt: interrupt.map(str::to_owned),
+            waker_stack: vec![place.to_owned()],
+            times: 1,
+            ..TraceOffCpu::default()
+        };
+        let text = off_cpu(&[row("pipe_write", None), row("futex_wake", None)]);
+        assert!(text.contains("woken in: pipe_write\n"), "{text}");
+        assert!(text.contains("woken in: futex_wake\n"), "{text}");
+        let timers = [row("one", Some("timer")), row("other", Some("timer"))];
+        assert_eq!(merged(&timers).len(), 1, "what an interrupt came by is not shown");
     }
 
     #[test]

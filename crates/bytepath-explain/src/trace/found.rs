@@ -242,8 +242,8 @@ fn state(bits: u32) -> &'static str {
     }
 }
 
-/// Whether a waker's stack is an interrupt's, and which. Functions on the way are named alike on all
-/// processors and in all kernels since 5.10, but for the entry.
+/// What an interrupt does before it wakes, by which its kind is known. These functions are named alike on
+/// all processors and in all kernels since 5.10, but for the last.
 const INTERRUPTS: [(&str, &str); 8] = [
     ("hrtimer_interrupt", "timer"),
     ("tick_", "timer"),
@@ -255,48 +255,46 @@ const INTERRUPTS: [(&str, &str); 8] = [
     ("sysvec_reschedule_ipi", "reschedule"),
 ];
 
-/// What all interrupts have in their stacks.
-const ANY_INTERRUPT: [&str; 6] = [
-    "handle_softirqs",
-    "__do_softirq",
+/// Where interrupts come into the kernel, on x86 and on Arm, or are left to a thread of its own.
+const ENTRIES: [&str; 10] = [
+    "sysvec_",
     "common_interrupt",
+    "evtchn_do_upcall",
+    "el0_interrupt",
     "el1_interrupt",
-    "__sysvec_",
-    "handle_irq_event",
+    "el0_irq",
+    "el1_irq",
+    "_64_irq",
+    "_32_irq",
+    wakers::KSOFTIRQD,
 ];
 
-pub(super) fn interrupt(stack: &[String]) -> Option<&'static str> {
-    let has = |start: &str| stack.iter().any(|function| function.contains(start));
-    let known = INTERRUPTS.iter().find(|(function, _)| has(function)).map(|(_, name)| *name);
-    known.or_else(|| ANY_INTERRUPT.iter().any(|function| has(function)).then_some("device"))
-}
-
-/// Where in a stack an interrupt came to a thread, or what interrupts leave to the kernel was done, by
-/// its own thread for that or in whatever came by. None where it was not, as in what the thread called
-/// for: who sends to this machine runs the soft interrupt that receives.
+/// Where in a stack the innermost interrupt came to a thread, or to another interrupt, or what interrupts
+/// leave to the kernel was done, by its own thread for that or in whatever came by. None where it was
+/// not, as in what the thread called for: who sends to this machine runs the soft interrupt that
+/// receives.
 fn entry(stack: &[String]) -> Option<usize> {
-    const ENTRIES: [&str; 6] = [
-        "irq_exit",
-        "sysvec_",
-        "common_interrupt",
-        "_interrupt",
-        "handle_irq_event",
-        wakers::KSOFTIRQD,
-    ];
-    let is_one_of =
-        |function: &String, names: &[&str]| names.iter().any(|name| function.contains(name));
-    let receives = stack.iter().any(|function| function.contains(wakers::RECEIVES));
-    stack.iter().position(|function| {
-        is_one_of(function, &ENTRIES) || !receives && is_one_of(function, &wakers::SOFT)
-    })
+    let enters = |function: &&String| ENTRIES.iter().any(|name| function.contains(name));
+    let mut receives = false;
+    let innermost = stack.iter().rposition(|function| {
+        receives |= function.contains(wakers::RECEIVES);
+        let is_soft = wakers::SOFT.iter().any(|name| function.contains(name));
+        enters(&function) || is_soft && !receives
+    })?;
+    // One comes in through several functions.
+    Some(innermost - stack[..innermost].iter().rev().take_while(enters).count())
 }
 
-/// The interrupt that woke a thread, by the stack that it did it in and its number, if one did.
+/// The interrupt that woke a thread, by the stack that it did it in and its number, if one did. What it
+/// interrupted says nothing of it.
 fn woken_by(number: i32, stack: &[String]) -> Option<&'static str> {
-    match number {
-        wakers::INTERRUPT => Some("unknown"),
-        _ => interrupt(stack).filter(|_| entry(stack).is_some()),
+    if number == wakers::INTERRUPT {
+        return Some("unknown");
     }
+    let stack = &stack[entry(stack)?..];
+    let has = |start: &str| stack.iter().any(|function| function.contains(start));
+    let known = INTERRUPTS.iter().find(|(function, _)| has(function));
+    Some(known.map_or("device", |(_, name)| name))
 }
 
 /// Who woke whom: all that interrupts woke in one row for each kind of them and each thread, whoever they
@@ -420,20 +418,43 @@ mod tests {
 
     #[test]
     fn what_a_thread_calls_for_is_no_interrupt_that_came_to_it() {
-        let stack =
-            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let timer = ["asm_sysvec_apic_timer_interrupt", "__irq_exit_rcu", "run_timer_softirq"];
-        assert_eq!(woken_by(0, &stack(&timer)), Some("timer"));
         let left =
             ["ret_from_fork", "kthread", "run_ksoftirqd", "handle_softirqs", "net_rx_action"];
         assert_eq!(woken_by(0, &stack(&left)), Some("network"));
         assert_eq!(entry(&stack(&left)), Some(2), "whose thread it is says nothing");
         let sends = ["tcp_sendmsg", "__local_bh_enable_ip", "do_softirq", "net_rx_action"];
         assert_eq!(woken_by(0, &stack(&sends)), None);
-        assert_eq!(interrupt(&stack(&sends)), Some("network"));
         let passes = ["ext4_file_write_iter", "do_softirq", "handle_softirqs", "blk_complete_reqs"];
         assert_eq!(woken_by(0, &stack(&passes)), Some("block device"));
         assert_eq!(entry(&stack(&passes)), Some(2), "whose thread it is says nothing");
+    }
+
+    #[test]
+    fn an_interrupt_is_known_by_what_it_does_and_not_by_what_it_interrupted() {
+        let timer = ["asm_sysvec_apic_timer_interrupt", "sysvec_apic_timer_interrupt"];
+        let device = ["asm_common_interrupt", "common_interrupt", "handle_irq_event"];
+        let arm = ["el1h_64_irq", "el1h_64_irq_handler", "el1_interrupt", "gic_handle_irq"];
+        let idle = ["do_idle", "tick_nohz_idle_stop_tick"];
+        let sends = ["tcp_sendmsg", "do_softirq", "handle_softirqs", "net_rx_action"];
+        let soft = ["irq_exit_rcu", "handle_softirqs", "rcu_core"];
+        let nested: [(&[&[&str]], &str, usize); 8] = [
+            (&[&timer, &["hrtimer_interrupt"]], "timer", 0),
+            (&[&idle, &device, &["vring_interrupt"]], "device", 2),
+            (&[&idle, &arm, &["handle_irq_event", "vring_interrupt"]], "device", 2),
+            (&[&sends, &timer, &["hrtimer_interrupt"]], "timer", 4),
+            (&[&sends, &device, &["vring_interrupt"]], "device", 4),
+            (&[&timer, &["irq_exit_rcu", "handle_softirqs", "run_timer_softirq"]], "timer", 3),
+            (&[&timer, &soft, &device, &["vring_interrupt"]], "device", 5),
+            (&[&timer, &["irq_exit_rcu", "handle_softirqs", "net_rx_action"]], "network", 0),
+        ];
+        for (parts, kind, begins) in nested {
+            let stack = stack(&parts.concat());
+            assert_eq!((woken_by(0, &stack), entry(&stack)), (Some(kind), Some(begins)), "{stack:?}");
+        }
+    }
+
+    fn stack(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
     }
 
     #[test]

@@ -181,11 +181,11 @@ fn off_cpu(
             tasks::BEFORE => tracing.before.stacks.get(&who.tid).cloned().unwrap_or_default(),
             _ => names.stack(&kernel),
         };
-        let slept = (row.who, row.state, row.still, row.kernel_stack, row.user_stack);
+        let slept = (row.who, state(row.state), row.still, row.kernel_stack, row.user_stack);
         let by_thread = kind.is_none().then_some((row.waker, row.waker_stack));
         let told = TraceOffCpu {
             thread: who,
-            state: state(row.state).to_owned(),
+            state: slept.1.to_owned(),
             seconds: seconds(row.total_ns),
             times: row.times,
             longest_seconds: seconds(row.longest_ns),
@@ -234,8 +234,9 @@ fn by_now_note<'r>(
 fn state(bits: u32) -> &'static str {
     match bits {
         0 => "runnable",
-        bits if bits & 1 != 0 => "sleeping",
-        bits if bits & 2 != 0 => "uninterruptible",
+        // Most that are being woken did.
+        bits if bits & (1 | off_cpu::WAKING_STATE) != 0 => "sleeping",
+        bits if bits & (2 | off_cpu::LOCK_STATE | off_cpu::FROZEN_STATE) != 0 => "uninterruptible",
         bits if bits & 4 != 0 => "stopped",
         bits if bits & 8 != 0 => "traced",
         _ => "ended",

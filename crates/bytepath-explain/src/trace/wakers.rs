@@ -77,10 +77,10 @@ impl Wakers {
     /// Notes when, on which CPU and by whom the thread is woken whose record is in R7: the number
     /// of a thread and a stack, of an interrupt 0 and the stack of its way. Ends at `end`. Changes
     /// all but R6 and R7.
+    ///
+    /// The kernel wakes nobody twice in one sleep, but a thread that has not slept yet, as one that
+    /// looks once more at what it would wait for: the last is the one that counts.
     pub(super) fn note(&self, asm: &mut Asm, tasks: &Tasks, end: Label) {
-        // A second waker of the same sleep woke nobody.
-        asm.load(Size::B8, Reg::R1, Reg::R7, task::WOKEN_NS);
-        asm.jump_if(Reg::R1, If::Different, 0, end);
         asm.call(Helper::Now);
         asm.store(Size::B8, Reg::R7, task::WOKEN_NS, Reg::R0);
         asm.call(Helper::Cpu);

@@ -6,7 +6,7 @@ use super::TraceError;
 use super::asm::{Alu, Asm, Helper, If, Reg, Size};
 use super::attach::Attached;
 use super::hook::{Event, Hook, Unknown, Value};
-use super::off_cpu::tally;
+use super::off_cpu::{left_as, tally};
 use super::tasks::{BYSTANDER, KEY, TRACED, Tasks, WHO, number, task, wide};
 use super::wakers::{Threads, Wakers};
 use crate::sys::bpf::{Map, MapKind};
@@ -75,7 +75,11 @@ impl Wakeups {
         hook.value(&mut asm, Reg::R8, &PREVIOUS_TID)?;
         asm.store(Size::B4, Reg::R10, KEY, Reg::R8);
         asm.lookup(&tasks.tasks, KEY, next);
-        asm.store(Size::B8, Reg::R0, task::WOKEN_NS, 0);
+        asm.mov(Reg::R7, Reg::R0);
+        // Whoever sleeps may be woken while it still is on its way.
+        left_as(hook, &mut asm)?;
+        asm.jump_if(Reg::R8, If::Different, 0, next);
+        asm.store(Size::B8, Reg::R7, task::WOKEN_NS, 0);
         asm.place(next);
         hook.value(&mut asm, Reg::R8, &NEXT_TID)?;
         asm.store(Size::B4, Reg::R10, KEY, Reg::R8);

@@ -316,6 +316,10 @@ fn wakeups(
     for (row, stack) in rows.iter().zip(&numbered) {
         let stack = names.stack(stack);
         let kind = woken_by(row.waker_stack, &stack);
+        // Programs know interrupts only where the kernel tells where those enter it.
+        if kind.is_some() && !row.traced {
+            continue;
+        }
         let by = kind.map_or(row.waker, |_| 0);
         let key = (by, kind, row.wakee, row.waker_cpu, row.cpu);
         let wakeup = wakeup(tasks, row, kind);

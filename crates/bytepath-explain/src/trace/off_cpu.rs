@@ -100,7 +100,7 @@ impl OffCpu {
         let end = asm.label();
         hook.value(&mut asm, Reg::R8, &WAKEE_TID)?;
         tasks.of(&mut asm, Reg::R8, end);
-        self.wakers.note(&mut asm, tasks, end);
+        self.wakers.note(&mut asm, tasks);
         asm.end(end);
         Ok(asm)
     }

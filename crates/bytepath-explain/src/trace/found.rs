@@ -435,6 +435,16 @@ mod tests {
     }
 
     #[test]
+    fn who_is_being_woken_or_waits_for_a_lock_or_is_frozen_has_not_been_running() {
+        let states = [0, 0x200, 1, 0x2001, 2, 0x402, 0x1000, 0x8000, 4, 8, 0x80].map(state);
+        let (sleeping, uninterruptible) = (["sleeping"; 3], ["uninterruptible"; 4]);
+        assert_eq!(states[0], "runnable");
+        assert_eq!(states[1..4], sleeping);
+        assert_eq!(states[4..8], uninterruptible);
+        assert_eq!(states[8..], ["stopped", "traced", "ended"]);
+    }
+
+    #[test]
     fn an_interrupt_is_known_by_what_it_does_and_not_by_what_it_interrupted() {
         let timer = ["asm_sysvec_apic_timer_interrupt", "sysvec_apic_timer_interrupt"];
         let device = ["asm_common_interrupt", "common_interrupt", "handle_irq_event"];

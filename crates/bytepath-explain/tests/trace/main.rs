@@ -97,47 +97,39 @@ fn who_writes_to_a_pipe_is_told_as_the_waker_of_who_reads_it() {
 }
 
 #[test]
-fn who_is_woken_on_its_way_to_sleep_has_slept_and_has_its_waker() {
-    const TURNS: u64 = 60_000;
+fn who_is_woken_on_its_way_to_sleep_has_its_waker() {
+    const TURNS: u64 = 30_000;
+    // Each on a CPU of its own, if there are two.
     let lines = format!(
-        "import os, resource\n\
+        "import os\n\
          cpus = sorted(os.sched_getaffinity(0))\n\
          mine, to_other = os.pipe()\n\
          other, to_mine = os.pipe()\n\
          child = os.fork() == 0\n\
          os.sched_setaffinity(0, [cpus[-1 if child else 0]])\n\
-         sleeps = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw\n\
-         before = sleeps()\n\
-         if child:\n\
-         \x20   for _ in range({TURNS}): os.read(mine, 1); os.write(to_mine, b'a')\n\
-         else:\n\
-         \x20   for _ in range({TURNS}): os.write(to_other, b'a'); os.read(other, 1)\n\
-         open('child' if child else 'parent', 'w').write(str(sleeps() - before))\n\
+         for _ in range({TURNS}):\n\
+         \x20   if child: os.read(mine, 1); os.write(to_mine, b'a')\n\
+         \x20   else: os.write(to_other, b'a'); os.read(other, 1)\n\
          if not child: os.wait()"
     );
-    let folder = tempfile::tempdir().expect("a folder");
     let Some(mut python) = python(&lines) else { return };
-    let Some(traced) = of_command(Mode::OffCpu, python.current_dir(&folder)) else { return };
+    let Some(traced) = of_command(Mode::OffCpu, &mut python) else { return };
     let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
     if traced.missing.iter().any(|why| why.contains("no names of the kernel's functions")) {
         println!("not looked at: names of the kernel's functions are hidden");
         return;
     }
-    let counted: u64 = ["child", "parent"]
-        .map(|name| fs::read_to_string(folder.path().join(name)).expect("it has ended"))
-        .iter()
-        .map(|count| count.parse::<u64>().expect("a number"))
-        .sum();
     let reads = |row: &&TraceOffCpu| row.kernel_stack.iter().any(|name| name.contains("pipe_read"));
-    let slept = || rows.iter().filter(reads).filter(|row| row.state == "sleeping");
-    let times: u64 = slept().map(|row| row.times).sum();
-    let by_nobody: u64 = slept()
-        .filter(|row| row.waker.is_none() && row.interrupt.is_none())
-        .map(|row| row.times)
-        .sum();
-    // They may wait for something else once in a while, and their stacks may not be kept.
-    assert!(times + 20 >= counted, "{times} of {counted} sleeps: {rows:#?}");
-    assert!(by_nobody <= 20, "{by_nobody} of {times} ended by nobody: {rows:#?}");
+    let times = |of: fn(&TraceOffCpu) -> bool| -> u64 {
+        rows.iter().filter(reads).filter(|row| of(row)).map(|row| row.times).sum()
+    };
+    let slept = times(|row| row.state == "sleeping");
+    let by_nobody = times(|row| {
+        row.state == "sleeping" && row.waker.is_none() && row.interrupt.is_none()
+    });
+    assert!(slept >= TURNS / 2, "{rows:#?}");
+    // Of a thousand and more, the kernel may not tell of one.
+    assert!(by_nobody <= slept / 10_000, "{by_nobody} of {slept} were ended by nobody: {rows:#?}");
 }
 
 #[test]
@@ -156,6 +148,24 @@ fn who_computes_wakes_nobody_and_a_timer_wakes_who_sleeps() {
     assert!(rows.iter().all(|row| row.waker.is_none() == row.interrupt.is_some()), "{rows:#?}");
     // On one CPU the timer came to the shell while it computed.
     assert!(of_sleep.iter().all(|row| !is_by(row, "sh")), "{of_sleep:#?}");
+}
+
+#[test]
+fn who_computes_wakes_none_of_whom_interrupts_wake_meanwhile() {
+    let lines = "import time\n\
+         until = time.perf_counter() + 0.5\n\
+         while time.perf_counter() < until: pass";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::Wakeups, &mut python) else { return };
+    let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };
+    if traced.missing.iter().any(|why| why.contains("no names of the kernel's functions")) {
+        println!("not looked at: names of the kernel's functions are hidden");
+        return;
+    }
+    // All that was traced has ended.
+    let lives = |pid: u32| pid > 0 && fs::exists(format!("/proc/{pid}")).unwrap_or(true);
+    let strangers = rows.iter().filter(|row| row.interrupt.is_some() && lives(row.wakee.pid));
+    assert_eq!(strangers.count(), 0, "{rows:#?}");
 }
 
 #[test]

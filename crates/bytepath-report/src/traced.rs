@@ -84,7 +84,8 @@ pub struct TraceThread {
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// Its name, as it was last in the program that it ran then.
+    /// Its name, as it was last in the program that it ran then. Of one that lives, where bytepath runs in a
+    /// PID namespace of its own, as it was when it was started.
     pub name: String,
 }
 

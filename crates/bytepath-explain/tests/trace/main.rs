@@ -790,6 +790,39 @@ fn who_is_woken_and_never_seen_to_run_has_its_name() {
 }
 
 #[test]
+fn a_thread_that_lives_has_the_name_that_it_gave_itself() {
+    use std::io::BufRead as _;
+    let lines = "import ctypes, signal, threading, time\n\
+         signal.alarm(60)\n\
+         def work():\n\
+         \x20   ctypes.CDLL(None).prctl(15, b'renamed', 0, 0, 0)\n\
+         \x20   print('named', flush=True)\n\
+         \x20   while True: time.sleep(0.01)\n\
+         threading.Thread(target=work).start()\n\
+         threading.Event().wait(60)";
+    let Some(mut python) = python(lines) else { return };
+    let _lock = work::lock();
+    let Some(mut tracing) = work::start(Mode::OffCpu) else { return };
+    tracing.arm().expect("this process is known");
+    let mut python = python.stdout(Stdio::piped()).spawn().expect("it is started");
+    tracing.disarm();
+    let mut said = String::new();
+    let output = python.stdout.take().expect("piped");
+    std::io::BufReader::new(output).read_line(&mut said).expect("it says so");
+    let traced = tracing.finish("a thread").expect("it is told");
+    python.kill().expect("it is there");
+    python.wait().expect("it ends");
+    assert_eq!(said, "named\n");
+    if fs::read_link("/proc/self/ns/pid").expect("it is told").as_os_str() != "pid:[4026531836]" {
+        return println!("not looked at: numbers here are not those that programs see");
+    }
+    let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+    let named = rows.iter().find(|row| row.thread.name == "renamed");
+    let thread = &named.unwrap_or_else(|| panic!("{rows:#?}")).thread;
+    assert!(thread.pid == python.id() && thread.tid != thread.pid, "{thread:?}");
+}
+
+#[test]
 fn where_nobody_tells_the_cpus_nothing_is_written_beyond_what_there_is_room_for() {
     const WITHOUT: &str = "BYTEPATH_TEST_WITHOUT_SYS";
     if std::env::var_os(WITHOUT).is_some() {

@@ -21,6 +21,10 @@ pub struct Traced {
     pub attached: Vec<TraceAttachment>,
     /// What was not counted, because there was no room for it.
     pub lost: Vec<TraceLost>,
+    /// Files or connections that are in no row, since there are too many: those with the fewest bytes,
+    /// added up.
+    #[serde(default)]
+    pub untold: Vec<TraceUntold>,
     /// What could not be done as well as it might be, why, and what would help.
     pub missing: Vec<String>,
     /// What was found.
@@ -55,6 +59,19 @@ pub struct TraceLost {
     pub what: String,
     /// How often.
     pub times: u64,
+}
+
+/// Files, or connections into one network, that are in no row.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TraceUntold {
+    /// The network of connections, as in rows; null of files, and of networks beyond 10,000.
+    pub subnet: Option<String>,
+    /// How many.
+    pub rows: u64,
+    /// Bytes that were read, or received.
+    pub read_bytes: u64,
+    /// Bytes that were written, or sent.
+    pub written_bytes: u64,
 }
 
 /// The rows of a mode, those that took longest, or came first, first.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytepath_report::{
     TraceConnection, TraceFile, TraceFound, TraceLost, TraceOffCpu, TraceSoftirq, TraceSyscall,
-    TraceThread, TraceWakeup, Traced, TracedSchema, numbers,
+    TraceThread, TraceUntold, TraceWakeup, Traced, TracedSchema, numbers,
 };
 use rustix::io::Errno;
 
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::world::{World, text};
 
-/// Rows that are told; what is beyond is added up in a note.
-const ROWS_MAX: usize = 10_000;
+/// What is told, what is only added up, and notes.
+pub(super) type Found = (TraceFound, Vec<TraceUntold>, Vec<String>);
 
 /// What threads of ours gathered meanwhile.
 pub(super) struct Gathered {
@@ -25,23 +25,17 @@ pub(super) struct Gathered {
     pub(super) world: Option<World>,
 }
 
-pub(super) fn of(
-    tracing: &Tracing,
-    gathered: Gathered,
-    ended_ns: u64,
-) -> Result<(TraceFound, Vec<String>), Errno> {
-    let mut notes = Vec::new();
+pub(super) fn of(tracing: &Tracing, gathered: Gathered, ended_ns: u64) -> Result<Found, Errno> {
+    let (mut notes, mut untold) = (Vec::new(), Vec::new());
     let tasks = &tracing.tasks;
     let found = match (&tracing.maps, gathered.told) {
         (Maps::OffCpu(maps), _) => {
             let rows = maps.rows(tasks, ended_ns)?;
             let world = gathered.world.unwrap_or_else(|| World::new(&[], []));
-            let rows = off_cpu(tracing, maps, &rows, world, &mut notes);
-            TraceFound::OffCpu(capped(rows, 0, &mut notes))
+            TraceFound::OffCpu(off_cpu(tracing, maps, &rows, world, &mut notes))
         }
         (Maps::Wakeups(maps), _) => {
-            let rows = wakeups(tasks, maps, &maps.rows()?, &mut notes);
-            TraceFound::Wakeups(capped(rows, 0, &mut notes))
+            TraceFound::Wakeups(wakeups(tasks, maps, &maps.rows()?, &mut notes))
         }
         (Maps::Syscalls(maps), _) => {
             let rows = maps.rows(tasks, ended_ns)?;
@@ -51,28 +45,31 @@ pub(super) fn of(
         (Maps::Softirq(maps), _) => {
             TraceFound::Softirq(maps.rows()?.into_iter().map(softirq).collect())
         }
-        (Maps::FileLife(maps), Some(Told::Files(mut story))) => {
-            story.left(maps, tasks)?;
+        (Maps::FileLife(maps), Some(Told::Files(story))) => {
+            let told = story.told(maps, tasks)?;
             notes.extend(ring_note(maps.kinds.rings()));
-            let first_ns = story.rows.first().map_or(0, |row| row.first_ns);
-            let rows = capped(story.rows, story.beyond, &mut notes);
-            TraceFound::FileLife(rows.into_iter().map(|row| file(tasks, row, first_ns)).collect())
+            notes.extend(untold_note(&told.untold, ["file", "read", "written"]));
+            untold = told.untold;
+            let file = |row| file(tasks, row, told.first_ns);
+            TraceFound::FileLife(told.rows.into_iter().map(file).collect())
         }
-        (Maps::Tcp(maps), Some(Told::Connections { mut rows, beyond })) => {
+        (Maps::Tcp(maps), Some(Told::Connections(mut rows))) => {
             maps.left(&mut rows)?;
+            let told = rows.told();
             notes.extend(ring_note(maps.kinds.rings()));
-            let rows = capped(rows, beyond, &mut notes);
-            TraceFound::Tcp(rows.into_iter().map(|row| connection(tasks, row)).collect())
+            notes.extend(untold_note(&told.untold, ["connection", "received", "sent"]));
+            untold = told.untold;
+            TraceFound::Tcp(told.rows.into_iter().map(|row| connection(tasks, row)).collect())
         }
         (Maps::FileLife(_) | Maps::Tcp(_), _) => unreachable!("their records were collected"),
     };
-    Ok((found, notes))
+    Ok((found, untold, notes))
 }
 
 /// What was traced, with all that is to be said about it.
 pub(super) fn traced(
     tracing: Tracing,
-    (found, notes): (TraceFound, Vec<String>),
+    (found, untold, notes): Found,
     what: &str,
     ended: Duration,
 ) -> Traced {
@@ -86,19 +83,24 @@ pub(super) fn traced(
         seconds: ended.saturating_sub(Duration::from_nanos(tracing.begun_ns)).as_secs_f64(),
         attached: tracing.told,
         lost: lost.map(|(lost, times)| TraceLost { what: lost.what().to_owned(), times }).collect(),
+        untold,
         missing,
         found,
     }
 }
 
-/// As many rows as are told; `beyond` were not even kept.
-fn capped<T>(mut rows: Vec<T>, beyond: u64, notes: &mut Vec<String>) -> Vec<T> {
-    let untold = rows.len().saturating_sub(ROWS_MAX) as u64 + beyond;
-    if untold > 0 {
-        notes.push(format!("not told: {}", numbers::counted(untold, "more row")));
-        rows.truncate(ROWS_MAX);
-    }
-    rows
+fn untold_note(untold: &[TraceUntold], [what, read, written]: [&str; 3]) -> Option<String> {
+    let sum = |of: fn(&TraceUntold) -> u64| untold.iter().map(of).sum::<u64>();
+    let rows = sum(|untold| untold.rows);
+    (rows > 0).then(|| {
+        format!(
+            "not told one by one: {} with no more bytes than any that is; together {} {read}, {} \
+             {written}",
+            numbers::counted(rows, &format!("more {what}")),
+            numbers::bytes(sum(|untold| untold.read_bytes)),
+            numbers::bytes(sum(|untold| untold.written_bytes)),
+        )
+    })
 }
 
 fn ring_note(rings: u64) -> Option<String> {
@@ -464,7 +466,11 @@ mod tests {
         ];
         for (parts, kind, begins) in nested {
             let stack = stack(&parts.concat());
-            assert_eq!((woken_by(0, &stack), entry(&stack)), (Some(kind), Some(begins)), "{stack:?}");
+            assert_eq!(
+                (woken_by(0, &stack), entry(&stack)),
+                (Some(kind), Some(begins)),
+                "{stack:?}"
+            );
         }
     }
 
@@ -473,12 +479,13 @@ mod tests {
     }
 
     #[test]
-    fn the_note_counts_rows_that_were_not_kept_too() {
-        let mut notes = Vec::new();
-        assert_eq!(capped(vec![(); ROWS_MAX], 0, &mut notes).len(), ROWS_MAX);
-        assert_eq!(notes.len(), 0);
-        assert_eq!(capped(vec![(); ROWS_MAX + 2], 3, &mut notes).len(), ROWS_MAX);
-        assert_eq!(notes, ["not told: 5 more rows"]);
+    fn what_is_not_told_one_by_one_is_told_together() {
+        let untold = |rows| TraceUntold { rows, read_bytes: 10, written_bytes: 5, subnet: None };
+        assert_eq!(untold_note(&[], ["file", "read", "written"]), None);
+        let note = untold_note(&[untold(2), untold(3)], ["connection", "received", "sent"]);
+        let wanted = "not told one by one: 5 more connections with no more bytes than any that is; \
+                      together 20 B received, 10 B sent";
+        assert_eq!(note.as_deref(), Some(wanted));
     }
 
     #[test]

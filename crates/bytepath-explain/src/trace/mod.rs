@@ -19,6 +19,7 @@ mod follow;
 mod format;
 mod found;
 mod hook;
+mod largest;
 mod names;
 mod off_cpu;
 mod path;

@@ -12,6 +12,7 @@ use super::calls::{ENTER, EXIT};
 use super::descriptors::{self, BELOW, Does, Kind, Kinds, MOVED};
 use super::files::{reserve, submit};
 use super::hook::{Event, Hook, Unknown, Value, chase};
+use super::largest::{Largest, Moved};
 use super::tasks::{Lost, Tasks, WHO, number, wide};
 use crate::sys::bpf::{Map, MapKind};
 use crate::sys::bpf_ring::Ring;
@@ -303,12 +304,25 @@ impl Tcp {
     }
 
     /// Adds the connections that still are there.
-    pub(super) fn left(&self, rows: &mut Vec<Row>) -> Result<(), Errno> {
+    pub(super) fn left(&self, rows: &mut Largest<Row>) -> Result<(), Errno> {
         for (_, value) in self.connections.entries()? {
-            rows.extend(row(&value));
+            row(&value).into_iter().for_each(|row| rows.push(row));
         }
-        rows.sort_by_key(|row| row.first_ns);
         Ok(())
+    }
+}
+
+impl Moved for Row {
+    fn first_ns(&self) -> u64 {
+        self.first_ns
+    }
+
+    fn bytes(&self) -> [u64; 2] {
+        [self.received_bytes, self.sent_bytes]
+    }
+
+    fn subnet(&self) -> Option<String> {
+        Some(subnet(self.remote.0))
     }
 }
 

@@ -124,9 +124,8 @@ fn who_is_woken_on_its_way_to_sleep_has_its_waker() {
         rows.iter().filter(reads).filter(|row| of(row)).map(|row| row.times).sum()
     };
     let slept = times(|row| row.state == "sleeping");
-    let by_nobody = times(|row| {
-        row.state == "sleeping" && row.waker.is_none() && row.interrupt.is_none()
-    });
+    let by_nobody =
+        times(|row| row.state == "sleeping" && row.waker.is_none() && row.interrupt.is_none());
     assert!(slept >= TURNS / 2, "{rows:#?}");
     // Of a thousand and more, the kernel may not tell of one.
     assert!(by_nobody <= slept / 10_000, "{by_nobody} of {slept} were ended by nobody: {rows:#?}");
@@ -329,6 +328,31 @@ fn the_life_of_a_file_is_told_with_its_bytes() {
     let sink = named(&fs::canonicalize(&to).expect("a path"));
     assert_eq!((sink.read_bytes, sink.written_bytes), (0, 300_000), "{sink:?}");
     assert!(traced.lost.is_empty(), "{:?}", traced.lost);
+}
+
+#[test]
+fn the_largest_file_is_told_and_all_are_added_up_however_many_came_before() {
+    const SMALL: u64 = 10_050;
+    const LARGE_BYTES: u64 = 1 << 20;
+    let lines = format!(
+        "import os\n\
+         for at in range({SMALL} + 1):\n\
+         \x20   file = os.open('small' if at < {SMALL} else 'large', os.O_WRONLY | os.O_CREAT)\n\
+         \x20   os.write(file, bytes(1 if at < {SMALL} else {LARGE_BYTES}))\n\
+         \x20   os.close(file)"
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut python) = python(&lines) else { return };
+    let Some(traced) = of_command(Mode::FileLife, python.current_dir(&folder)) else { return };
+    let large = fs::canonicalize(folder.path().join("large")).expect("a path");
+    let told = files(&traced).iter().find(|file| std::path::Path::new(&file.path) == large);
+    assert!(told.is_some_and(|file| file.written_bytes == LARGE_BYTES), "{told:?}");
+    let [untold] = traced.untold.as_slice() else { panic!("{:?}", traced.untold) };
+    let written: u64 = files(&traced).iter().map(|file| file.written_bytes).sum();
+    assert!(files(&traced).len() as u64 + untold.rows > SMALL, "{untold:?}");
+    assert!(written + untold.written_bytes >= SMALL + LARGE_BYTES, "{written} and {untold:?}");
+    let note = format!("not told one by one: {} more files", untold.rows);
+    assert!(traced.missing.iter().any(|said| said.starts_with(&note)), "{:?}", traced.missing);
 }
 
 #[test]

@@ -92,6 +92,6 @@ pub use read::{NAME_CHARS_MAX, ReadError, SCHEMA_NAME, short_name};
 pub use record::{Build, Control, Experiment, Record, SchemaName};
 pub use traced::{
     TraceAttachment, TraceConnection, TraceFile, TraceFound, TraceLost, TraceOffCpu, TraceSoftirq,
-    TraceSyscall, TraceThread, TraceWakeup, Traced, TracedSchema,
+    TraceSyscall, TraceThread, TraceUntold, TraceWakeup, Traced, TracedSchema,
 };
 pub use write::{WriteError, inert, json};

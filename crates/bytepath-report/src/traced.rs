@@ -21,6 +21,10 @@ pub struct Traced {
     pub attached: Vec<TraceAttachment>,
     /// What was not counted, because there was no room for it.
     pub lost: Vec<TraceLost>,
+    /// Files or connections that are in no row, since there are too many: those with the fewest bytes,
+    /// added up.
+    #[serde(default)]
+    pub untold: Vec<TraceUntold>,
     /// What could not be done as well as it might be, why, and what would help.
     pub missing: Vec<String>,
     /// What was found.
@@ -57,6 +61,19 @@ pub struct TraceLost {
     pub times: u64,
 }
 
+/// Files, or connections into one network, that are in no row.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TraceUntold {
+    /// The network of connections, as in rows; null of files, and of networks beyond 10,000.
+    pub subnet: Option<String>,
+    /// How many.
+    pub rows: u64,
+    /// Bytes that were read, or received.
+    pub read_bytes: u64,
+    /// Bytes that were written, or sent.
+    pub written_bytes: u64,
+}
+
 /// The rows of a mode, those that took longest, or came first, first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "mode", content = "rows", rename_all = "lowercase")]
@@ -84,7 +101,8 @@ pub struct TraceThread {
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// Its name, as it was last in the program that it ran then.
+    /// Its name, as it was last in the program that it ran then. Of one that lives, where bytepath runs in a
+    /// PID namespace of its own, as it was when it was started.
     pub name: String,
 }
 
@@ -227,6 +245,6 @@ pub struct TraceConnection {
     pub lifetime_seconds: Option<f64>,
     /// Segments that were sent again; null where it was open still.
     pub retransmitted: Option<u32>,
-    /// The round trip, smoothed, at the end, in seconds.
+    /// The round trip, smoothed, at the end, in seconds; null where it was open still, or none was measured.
     pub round_trip_seconds: Option<f64>,
 }

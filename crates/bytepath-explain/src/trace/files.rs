@@ -12,6 +12,7 @@ use super::attach::Attached;
 use super::calls::{ENTER, EXIT, RESULT};
 use super::descriptors::{self, BELOW, Does, Kind, Kinds, MOVED};
 use super::hook::{Hook, Kernel, Unknown, chase};
+use super::largest::{Largest, Moved, Told};
 use super::path::{self, PATH_BYTES};
 use super::tasks::{Lost, Tasks, WHO, number, task, wide};
 use crate::sys::bpf::{Map, MapKind};
@@ -454,9 +455,7 @@ pub(super) struct Row {
 pub(super) struct Story {
     /// What is known of files by address and first moment.
     seen: HashMap<(u64, u64), Seen>,
-    pub(super) rows: Vec<Row>,
-    /// Files beyond those that are kept.
-    pub(super) beyond: u64,
+    rows: Largest<Row>,
 }
 
 #[derive(Debug)]
@@ -465,9 +464,6 @@ struct Seen {
     kind: String,
     mode: u32,
 }
-
-/// Rows that are kept; further files are counted.
-const ROWS_MAX: usize = 200_000;
 
 impl Story {
     pub(super) fn record(&mut self, record: &[u8]) {
@@ -503,10 +499,6 @@ impl Story {
         let at = |at: i16| wide(value, at as usize);
         let first_ns = at(file::FIRST_NS);
         let seen = self.seen.remove(&(file, first_ns));
-        if self.rows.len() >= ROWS_MAX {
-            self.beyond += 1;
-            return;
-        }
         let (path, kind, mode) = match seen {
             Some(seen) => (seen.path, seen.kind, seen.mode),
             None => ("(its record was lost)".to_owned(), String::new(), 0),
@@ -531,14 +523,15 @@ impl Story {
         });
     }
 
-    /// Adds the files that nobody saw go. What was not closed by hand was closed when the last process ended
-    /// that had it.
-    pub(super) fn left(&mut self, files: &Files, tasks: &Tasks) -> Result<(), Errno> {
+    /// All of it, with the files that nobody saw go. What was not closed by hand was closed when the last
+    /// process ended that had it.
+    pub(super) fn told(mut self, files: &Files, tasks: &Tasks) -> Result<Told<Row>, Errno> {
         for (key, value) in files.files.entries()? {
             self.row(wide(&key, 0), &value, None);
         }
         let ended = tasks.ended()?;
-        for row in &mut self.rows {
+        let mut told = self.rows.told();
+        for row in &mut told.rows {
             let ends: Option<Vec<u64>> =
                 row.had_by.iter().map(|pid| ended.get(pid).copied()).collect();
             let end = ends.and_then(|ends| ends.into_iter().max());
@@ -547,23 +540,22 @@ impl Story {
                 (closed, end) => closed.or(end),
             };
         }
-        self.rows.sort_by_key(|row| row.first_ns);
-        Ok(())
+        Ok(told)
+    }
+}
+
+impl Moved for Row {
+    fn first_ns(&self) -> u64 {
+        self.first_ns
+    }
+
+    fn bytes(&self) -> [u64; 2] {
+        [self.read_bytes, self.written_bytes]
+    }
+
+    fn subnet(&self) -> Option<String> {
+        None
     }
 }
 
 const _: () = assert!(MODE >= -512);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_beyond_those_that_are_kept_are_counted() {
-        let mut record = vec![0; gone::BYTES as usize];
-        record[..4].copy_from_slice(&GONE.to_ne_bytes());
-        let mut story = Story::default();
-        (0..ROWS_MAX + 3).for_each(|_| story.record(&record));
-        assert_eq!((story.rows.len(), story.beyond), (ROWS_MAX, 3));
-    }
-}

@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::calls::CALLS;
 use super::code::Followed;
 use super::files::Story;
+use super::largest::Largest;
 use super::tasks::{Tasks, There, in_first_pid_namespace};
 use super::{Mode, TraceError, tcp};
 use crate::sys::bpf_ring::Ring;
@@ -145,11 +146,7 @@ fn kernel_stack(pid: u32, tid: u32) -> Vec<String> {
 #[derive(Debug)]
 pub(super) enum Told {
     Files(Story),
-    Connections {
-        rows: Vec<tcp::Row>,
-        /// Those beyond what is kept.
-        beyond: u64,
-    },
+    Connections(Largest<tcp::Row>),
 }
 
 /// Takes records out of a ring in a thread of its own.
@@ -167,7 +164,7 @@ impl Collector {
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
         let mut told = match mode {
-            Mode::Tcp => Told::Connections { rows: Vec::new(), beyond: 0 },
+            Mode::Tcp => Told::Connections(Largest::default()),
             _ => Told::Files(Story::default()),
         };
         let body = move || {
@@ -196,17 +193,13 @@ impl Collector {
     }
 }
 
-/// Connections that are kept one by one; further ones are counted.
-const CONNECTIONS_MAX: usize = 200_000;
-
 impl Told {
     fn record(&mut self, record: &[u8]) {
         match self {
             Told::Files(story) => story.record(record),
-            Told::Connections { rows, .. } if rows.len() < CONNECTIONS_MAX => {
-                rows.extend(tcp::row(record))
+            Told::Connections(rows) => {
+                tcp::row(record).into_iter().for_each(|row| rows.push(row));
             }
-            Told::Connections { beyond, .. } => *beyond += 1,
         }
     }
 }
@@ -232,14 +225,5 @@ mod tests {
         let record = tasks.tasks.get(&pid.to_ne_bytes()).expect("it can be read").expect("kept");
         assert_eq!(number(&record, task::STATE as usize), TRACED as u32);
         assert!(tasks.follows(pid));
-    }
-
-    #[test]
-    fn connections_beyond_those_that_are_kept_are_counted() {
-        let mut told = Told::Connections { rows: Vec::new(), beyond: 0 };
-        let record = [0; 4096];
-        (0..CONNECTIONS_MAX + 3).for_each(|_| told.record(&record));
-        let Told::Connections { rows, beyond } = told else { panic!("it is of connections") };
-        assert_eq!((rows.len(), beyond), (CONNECTIONS_MAX, 3));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytepath_report::{
     TraceConnection, TraceFile, TraceFound, TraceLost, TraceOffCpu, TraceSoftirq, TraceSyscall,
-    TraceThread, TraceWakeup, Traced, TracedSchema, numbers,
+    TraceThread, TraceUntold, TraceWakeup, Traced, TracedSchema, numbers,
 };
 use rustix::io::Errno;
 
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::world::{World, text};
 
-/// Rows that are told; what is beyond is added up in a note.
-const ROWS_MAX: usize = 10_000;
+/// What is told, what is only added up, and notes.
+pub(super) type Found = (TraceFound, Vec<TraceUntold>, Vec<String>);
 
 /// What threads of ours gathered meanwhile.
 pub(super) struct Gathered {
@@ -25,23 +25,17 @@ pub(super) struct Gathered {
     pub(super) world: Option<World>,
 }
 
-pub(super) fn of(
-    tracing: &Tracing,
-    gathered: Gathered,
-    ended_ns: u64,
-) -> Result<(TraceFound, Vec<String>), Errno> {
-    let mut notes = Vec::new();
+pub(super) fn of(tracing: &Tracing, gathered: Gathered, ended_ns: u64) -> Result<Found, Errno> {
+    let (mut notes, mut untold) = (Vec::new(), Vec::new());
     let tasks = &tracing.tasks;
     let found = match (&tracing.maps, gathered.told) {
         (Maps::OffCpu(maps), _) => {
             let rows = maps.rows(tasks, ended_ns)?;
             let world = gathered.world.unwrap_or_else(|| World::new(&[], []));
-            let rows = off_cpu(tracing, maps, &rows, world, &mut notes);
-            TraceFound::OffCpu(capped(rows, 0, &mut notes))
+            TraceFound::OffCpu(off_cpu(tracing, maps, &rows, world, &mut notes))
         }
         (Maps::Wakeups(maps), _) => {
-            let rows = wakeups(tasks, maps, &maps.rows()?, &mut notes);
-            TraceFound::Wakeups(capped(rows, 0, &mut notes))
+            TraceFound::Wakeups(wakeups(tasks, maps, &maps.rows()?, &mut notes))
         }
         (Maps::Syscalls(maps), _) => {
             let rows = maps.rows(tasks, ended_ns)?;
@@ -51,28 +45,31 @@ pub(super) fn of(
         (Maps::Softirq(maps), _) => {
             TraceFound::Softirq(maps.rows()?.into_iter().map(softirq).collect())
         }
-        (Maps::FileLife(maps), Some(Told::Files(mut story))) => {
-            story.left(maps, tasks)?;
+        (Maps::FileLife(maps), Some(Told::Files(story))) => {
+            let told = story.told(maps, tasks)?;
             notes.extend(ring_note(maps.kinds.rings()));
-            let first_ns = story.rows.first().map_or(0, |row| row.first_ns);
-            let rows = capped(story.rows, story.beyond, &mut notes);
-            TraceFound::FileLife(rows.into_iter().map(|row| file(tasks, row, first_ns)).collect())
+            notes.extend(untold_note(&told.untold, ["file", "read", "written"]));
+            untold = told.untold;
+            let file = |row| file(tasks, row, told.first_ns);
+            TraceFound::FileLife(told.rows.into_iter().map(file).collect())
         }
-        (Maps::Tcp(maps), Some(Told::Connections { mut rows, beyond })) => {
+        (Maps::Tcp(maps), Some(Told::Connections(mut rows))) => {
             maps.left(&mut rows)?;
+            let told = rows.told();
             notes.extend(ring_note(maps.kinds.rings()));
-            let rows = capped(rows, beyond, &mut notes);
-            TraceFound::Tcp(rows.into_iter().map(|row| connection(tasks, row)).collect())
+            notes.extend(untold_note(&told.untold, ["connection", "received", "sent"]));
+            untold = told.untold;
+            TraceFound::Tcp(told.rows.into_iter().map(|row| connection(tasks, row)).collect())
         }
         (Maps::FileLife(_) | Maps::Tcp(_), _) => unreachable!("their records were collected"),
     };
-    Ok((found, notes))
+    Ok((found, untold, notes))
 }
 
 /// What was traced, with all that is to be said about it.
 pub(super) fn traced(
     tracing: Tracing,
-    (found, notes): (TraceFound, Vec<String>),
+    (found, untold, notes): Found,
     what: &str,
     ended: Duration,
 ) -> Traced {
@@ -86,19 +83,24 @@ pub(super) fn traced(
         seconds: ended.saturating_sub(Duration::from_nanos(tracing.begun_ns)).as_secs_f64(),
         attached: tracing.told,
         lost: lost.map(|(lost, times)| TraceLost { what: lost.what().to_owned(), times }).collect(),
+        untold,
         missing,
         found,
     }
 }
 
-/// As many rows as are told; `beyond` were not even kept.
-fn capped<T>(mut rows: Vec<T>, beyond: u64, notes: &mut Vec<String>) -> Vec<T> {
-    let untold = rows.len().saturating_sub(ROWS_MAX) as u64 + beyond;
-    if untold > 0 {
-        notes.push(format!("not told: {}", numbers::counted(untold, "more row")));
-        rows.truncate(ROWS_MAX);
-    }
-    rows
+fn untold_note(untold: &[TraceUntold], [what, read, written]: [&str; 3]) -> Option<String> {
+    let sum = |of: fn(&TraceUntold) -> u64| untold.iter().map(of).sum::<u64>();
+    let rows = sum(|untold| untold.rows);
+    (rows > 0).then(|| {
+        format!(
+            "not told one by one: {} with no more bytes than any that is; together {} {read}, {} \
+             {written}",
+            numbers::counted(rows, &format!("more {what}")),
+            numbers::bytes(sum(|untold| untold.read_bytes)),
+            numbers::bytes(sum(|untold| untold.written_bytes)),
+        )
+    })
 }
 
 fn ring_note(rings: u64) -> Option<String> {
@@ -181,11 +183,11 @@ fn off_cpu(
             tasks::BEFORE => tracing.before.stacks.get(&who.tid).cloned().unwrap_or_default(),
             _ => names.stack(&kernel),
         };
-        let slept = (row.who, row.state, row.still, row.kernel_stack, row.user_stack);
+        let slept = (row.who, state(row.state), row.still, row.kernel_stack, row.user_stack);
         let by_thread = kind.is_none().then_some((row.waker, row.waker_stack));
         let told = TraceOffCpu {
             thread: who,
-            state: state(row.state).to_owned(),
+            state: slept.1.to_owned(),
             seconds: seconds(row.total_ns),
             times: row.times,
             longest_seconds: seconds(row.longest_ns),
@@ -234,16 +236,17 @@ fn by_now_note<'r>(
 fn state(bits: u32) -> &'static str {
     match bits {
         0 => "runnable",
-        bits if bits & 1 != 0 => "sleeping",
-        bits if bits & 2 != 0 => "uninterruptible",
+        // Most that are being woken did.
+        bits if bits & (1 | off_cpu::WAKING_STATE) != 0 => "sleeping",
+        bits if bits & (2 | off_cpu::LOCK_STATE | off_cpu::FROZEN_STATE) != 0 => "uninterruptible",
         bits if bits & 4 != 0 => "stopped",
         bits if bits & 8 != 0 => "traced",
         _ => "ended",
     }
 }
 
-/// Whether a waker's stack is an interrupt's, and which. Functions on the way are named alike on all
-/// processors and in all kernels since 5.10, but for the entry.
+/// What an interrupt does before it wakes, by which its kind is known. These functions are named alike on
+/// all processors and in all kernels since 5.10, but for the last.
 const INTERRUPTS: [(&str, &str); 8] = [
     ("hrtimer_interrupt", "timer"),
     ("tick_", "timer"),
@@ -255,48 +258,46 @@ const INTERRUPTS: [(&str, &str); 8] = [
     ("sysvec_reschedule_ipi", "reschedule"),
 ];
 
-/// What all interrupts have in their stacks.
-const ANY_INTERRUPT: [&str; 6] = [
-    "handle_softirqs",
-    "__do_softirq",
+/// Where interrupts come into the kernel, on x86 and on Arm, or are left to a thread of its own.
+const ENTRIES: [&str; 10] = [
+    "sysvec_",
     "common_interrupt",
+    "evtchn_do_upcall",
+    "el0_interrupt",
     "el1_interrupt",
-    "__sysvec_",
-    "handle_irq_event",
+    "el0_irq",
+    "el1_irq",
+    "_64_irq",
+    "_32_irq",
+    wakers::KSOFTIRQD,
 ];
 
-pub(super) fn interrupt(stack: &[String]) -> Option<&'static str> {
-    let has = |start: &str| stack.iter().any(|function| function.contains(start));
-    let known = INTERRUPTS.iter().find(|(function, _)| has(function)).map(|(_, name)| *name);
-    known.or_else(|| ANY_INTERRUPT.iter().any(|function| has(function)).then_some("device"))
-}
-
-/// Where in a stack an interrupt came to a thread, or what interrupts leave to the kernel was done, by
-/// its own thread for that or in whatever came by. None where it was not, as in what the thread called
-/// for: who sends to this machine runs the soft interrupt that receives.
+/// Where in a stack the innermost interrupt came to a thread, or to another interrupt, or what interrupts
+/// leave to the kernel was done, by its own thread for that or in whatever came by. None where it was
+/// not, as in what the thread called for: who sends to this machine runs the soft interrupt that
+/// receives.
 fn entry(stack: &[String]) -> Option<usize> {
-    const ENTRIES: [&str; 6] = [
-        "irq_exit",
-        "sysvec_",
-        "common_interrupt",
-        "_interrupt",
-        "handle_irq_event",
-        wakers::KSOFTIRQD,
-    ];
-    let is_one_of =
-        |function: &String, names: &[&str]| names.iter().any(|name| function.contains(name));
-    let receives = stack.iter().any(|function| function.contains(wakers::RECEIVES));
-    stack.iter().position(|function| {
-        is_one_of(function, &ENTRIES) || !receives && is_one_of(function, &wakers::SOFT)
-    })
+    let enters = |function: &&String| ENTRIES.iter().any(|name| function.contains(name));
+    let mut receives = false;
+    let innermost = stack.iter().rposition(|function| {
+        receives |= function.contains(wakers::RECEIVES);
+        let is_soft = wakers::SOFT.iter().any(|name| function.contains(name));
+        enters(&function) || is_soft && !receives
+    })?;
+    // One comes in through several functions.
+    Some(innermost - stack[..innermost].iter().rev().take_while(enters).count())
 }
 
-/// The interrupt that woke a thread, by the stack that it did it in and its number, if one did.
+/// The interrupt that woke a thread, by the stack that it did it in and its number, if one did. What it
+/// interrupted says nothing of it.
 fn woken_by(number: i32, stack: &[String]) -> Option<&'static str> {
-    match number {
-        wakers::INTERRUPT => Some("unknown"),
-        _ => interrupt(stack).filter(|_| entry(stack).is_some()),
+    if number == wakers::INTERRUPT {
+        return Some("unknown");
     }
+    let stack = &stack[entry(stack)?..];
+    let has = |start: &str| stack.iter().any(|function| function.contains(start));
+    let known = INTERRUPTS.iter().find(|(function, _)| has(function));
+    Some(known.map_or("device", |(_, name)| name))
 }
 
 /// Who woke whom: all that interrupts woke in one row for each kind of them and each thread, whoever they
@@ -317,6 +318,10 @@ fn wakeups(
     for (row, stack) in rows.iter().zip(&numbered) {
         let stack = names.stack(stack);
         let kind = woken_by(row.waker_stack, &stack);
+        // Programs know interrupts only where the kernel tells where those enter it.
+        if kind.is_some() && !row.traced {
+            continue;
+        }
         let by = kind.map_or(row.waker, |_| 0);
         let key = (by, kind, row.wakee, row.waker_cpu, row.cpu);
         let wakeup = wakeup(tasks, row, kind);
@@ -420,29 +425,67 @@ mod tests {
 
     #[test]
     fn what_a_thread_calls_for_is_no_interrupt_that_came_to_it() {
-        let stack =
-            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let timer = ["asm_sysvec_apic_timer_interrupt", "__irq_exit_rcu", "run_timer_softirq"];
-        assert_eq!(woken_by(0, &stack(&timer)), Some("timer"));
         let left =
             ["ret_from_fork", "kthread", "run_ksoftirqd", "handle_softirqs", "net_rx_action"];
         assert_eq!(woken_by(0, &stack(&left)), Some("network"));
         assert_eq!(entry(&stack(&left)), Some(2), "whose thread it is says nothing");
         let sends = ["tcp_sendmsg", "__local_bh_enable_ip", "do_softirq", "net_rx_action"];
         assert_eq!(woken_by(0, &stack(&sends)), None);
-        assert_eq!(interrupt(&stack(&sends)), Some("network"));
         let passes = ["ext4_file_write_iter", "do_softirq", "handle_softirqs", "blk_complete_reqs"];
         assert_eq!(woken_by(0, &stack(&passes)), Some("block device"));
         assert_eq!(entry(&stack(&passes)), Some(2), "whose thread it is says nothing");
     }
 
     #[test]
-    fn the_note_counts_rows_that_were_not_kept_too() {
-        let mut notes = Vec::new();
-        assert_eq!(capped(vec![(); ROWS_MAX], 0, &mut notes).len(), ROWS_MAX);
-        assert_eq!(notes.len(), 0);
-        assert_eq!(capped(vec![(); ROWS_MAX + 2], 3, &mut notes).len(), ROWS_MAX);
-        assert_eq!(notes, ["not told: 5 more rows"]);
+    fn who_is_being_woken_or_waits_for_a_lock_or_is_frozen_has_not_been_running() {
+        let states = [0, 0x200, 1, 0x2001, 2, 0x402, 0x1000, 0x8000, 4, 8, 0x80].map(state);
+        let (sleeping, uninterruptible) = (["sleeping"; 3], ["uninterruptible"; 4]);
+        assert_eq!(states[0], "runnable");
+        assert_eq!(states[1..4], sleeping);
+        assert_eq!(states[4..8], uninterruptible);
+        assert_eq!(states[8..], ["stopped", "traced", "ended"]);
+    }
+
+    #[test]
+    fn an_interrupt_is_known_by_what_it_does_and_not_by_what_it_interrupted() {
+        let timer = ["asm_sysvec_apic_timer_interrupt", "sysvec_apic_timer_interrupt"];
+        let device = ["asm_common_interrupt", "common_interrupt", "handle_irq_event"];
+        let arm = ["el1h_64_irq", "el1h_64_irq_handler", "el1_interrupt", "gic_handle_irq"];
+        let idle = ["do_idle", "tick_nohz_idle_stop_tick"];
+        let sends = ["tcp_sendmsg", "do_softirq", "handle_softirqs", "net_rx_action"];
+        let soft = ["irq_exit_rcu", "handle_softirqs", "rcu_core"];
+        let nested: [(&[&[&str]], &str, usize); 8] = [
+            (&[&timer, &["hrtimer_interrupt"]], "timer", 0),
+            (&[&idle, &device, &["vring_interrupt"]], "device", 2),
+            (&[&idle, &arm, &["handle_irq_event", "vring_interrupt"]], "device", 2),
+            (&[&sends, &timer, &["hrtimer_interrupt"]], "timer", 4),
+            (&[&sends, &device, &["vring_interrupt"]], "device", 4),
+            (&[&timer, &["irq_exit_rcu", "handle_softirqs", "run_timer_softirq"]], "timer", 3),
+            (&[&timer, &soft, &device, &["vring_interrupt"]], "device", 5),
+            (&[&timer, &["irq_exit_rcu", "handle_softirqs", "net_rx_action"]], "network", 0),
+        ];
+        for (parts, kind, begins) in nested {
+            let stack = stack(&parts.concat());
+            assert_eq!(
+                (woken_by(0, &stack), entry(&stack)),
+                (Some(kind), Some(begins)),
+                "{stack:?}"
+            );
+        }
+    }
+
+    fn stack(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_not_told_one_by_one_is_told_together() {
+        let untold = |rows| TraceUntold { rows, read_bytes: 10, written_bytes: 5, subnet: None };
+        assert_eq!(untold_note(&[], ["file", "read", "written"]), None);
+        let note = untold_note(&[untold(2), untold(3)], ["connection", "received", "sent"]);
+        let wanted = "not told one by one: 5 more connections with no more bytes than any that is; \
+                      together 20 B received, 10 B sent";
+        assert_eq!(note.as_deref(), Some(wanted));
     }
 
     #[test]

@@ -186,13 +186,23 @@ impl<'k> Hook<'k> {
         Ok(())
     }
 
-    /// Where an argument is, from 0. The kernel's functions have one more in front.
+    /// Whether the event has an argument of this name in this kernel, as far as its types tell.
+    pub(super) fn names(&self, argument: &str) -> bool {
+        self.named(argument).is_some()
+    }
+
+    /// Where an argument is, from 0.
     fn argument(&self, (name, otherwise): (&str, usize)) -> usize {
-        let btf = self.kernel.btf.as_ref().ok();
+        self.named(name).unwrap_or(otherwise)
+    }
+
+    /// The kernel's functions have one more in front.
+    fn named(&self, argument: &str) -> Option<usize> {
+        let btf = self.kernel.btf.as_ref().ok()?;
         let functions =
             ["__traceiter_", "__bpf_trace_"].map(|kind| format!("{kind}{}", self.event.name));
-        let told = functions.iter().find_map(|function| btf?.argument(function, name));
-        told.and_then(|index| index.checked_sub(1)).unwrap_or(otherwise)
+        let told = functions.iter().find_map(|function| btf.argument(function, argument));
+        told?.checked_sub(1)
     }
 
     fn no_field(&self, name: &str) -> Unknown {

@@ -19,6 +19,7 @@ mod follow;
 mod format;
 mod found;
 mod hook;
+mod largest;
 mod names;
 mod off_cpu;
 mod path;
@@ -287,6 +288,8 @@ impl Tracing {
     /// # Errors
     /// Where the kernel refuses to give what it gathered.
     pub fn finish(mut self, what: &str) -> Result<Traced, TraceError> {
+        let refused = |errno| TraceError::bpf("reading what was gathered", errno);
+        self.tasks.call_anew().map_err(refused)?;
         let ended_ns = now_ns();
         // Detached, so that what is read does not move.
         self.held.clear();
@@ -294,8 +297,7 @@ impl Tracing {
             told: self.collector.take().map(Collector::finish),
             world: self.code.take().map(Code::finish),
         };
-        let found = found::of(&self, gathered, ended_ns)
-            .map_err(|errno| TraceError::bpf("reading what was gathered", errno))?;
+        let found = found::of(&self, gathered, ended_ns).map_err(refused)?;
         Ok(found::traced(self, found, what, Duration::from_nanos(ended_ns)))
     }
 }

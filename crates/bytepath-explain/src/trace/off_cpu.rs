@@ -16,11 +16,14 @@ use super::wakeups::{NEXT_TID, PREVIOUS_TID, SWITCH, WAKEE_TID, WAKING};
 use crate::sys::bpf::{Map, MapKind};
 
 const PREEMPTED: Value = Value { argument: ("preempt", 0), member: None, field: "" };
-/// Kernels before 5.14 had the shorter name.
+/// Since Linux 5.18: as it was when the kernel took its CPU away.
+const LEFT_STATE: Value = Value { argument: ("prev_state", 3), member: None, field: "prev_state" };
+/// Before, as it is by now: whoever wakes it from another CPU may have changed it. Kernels before 5.14
+/// had the shorter name.
 const PREVIOUS_STATE: Value = Value {
     argument: ("prev", 1),
     member: Some(("task_struct", &["__state", "state"])),
-    field: "prev_state",
+    ..LEFT_STATE
 };
 
 /// Rows: different sleeps of different threads.
@@ -34,9 +37,14 @@ const VALUE_BYTES: i16 = 24;
 /// BPF_F_USER_STACK
 const OF_USER: i32 = 1 << 8;
 
-/// The bits of a state that are about sleeping; what is above tells of preemption, in perf's record,
-/// and of modifiers, in the task.
-const STATES: i32 = 0xff;
+/// The thread is being woken; what it slept as is not told any more.
+pub(super) const WAKING_STATE: u32 = 0x200;
+/// It waits for a lock of a real-time kernel.
+pub(super) const LOCK_STATE: u32 = 0x1000;
+pub(super) const FROZEN_STATE: u32 = 0x8000;
+/// The bits of a state that say that a thread does not run; others tell of preemption, in perf's
+/// record, and how it may be woken, in the task.
+const STATES: i32 = 0xff | (WAKING_STATE | LOCK_STATE | FROZEN_STATE) as i32;
 
 /// The maps of this mode.
 #[derive(Debug)]
@@ -92,7 +100,7 @@ impl OffCpu {
         let end = asm.label();
         hook.value(&mut asm, Reg::R8, &WAKEE_TID)?;
         tasks.of(&mut asm, Reg::R8, end);
-        self.wakers.note(&mut asm, tasks, end);
+        self.wakers.note(&mut asm, tasks);
         asm.end(end);
         Ok(asm)
     }
@@ -117,22 +125,9 @@ impl OffCpu {
         asm: &mut Asm,
         next: super::asm::Label,
     ) -> Result<(), Unknown> {
-        let sleeps = asm.label();
         hook.value(asm, Reg::R8, &PREVIOUS_TID)?;
         tasks.of(asm, Reg::R8, next);
-        // Whoever woke it before has not ended this.
-        asm.store(Size::B8, Reg::R7, task::WOKEN_NS, 0);
-        hook.value(asm, Reg::R8, &PREVIOUS_STATE)?;
-        asm.alu(Alu::And, Reg::R8, STATES);
-        if hook.tells(&PREEMPTED) {
-            hook.value(asm, Reg::R9, &PREEMPTED)?;
-            asm.alu(Alu::And, Reg::R9, 1);
-            asm.jump_if(Reg::R9, If::Equal, 0, sleeps);
-            asm.mov(Reg::R8, 0);
-            asm.place(sleeps);
-        } else {
-            asm.place(sleeps);
-        }
+        left_as(hook, asm)?;
         asm.store(Size::B4, Reg::R7, task::OFF_STATE, Reg::R8);
         tasks.stack(asm, &self.wakers.stacks, 0);
         asm.store(Size::B4, Reg::R7, task::OFF_KERNEL_STACK, Reg::R0);
@@ -162,6 +157,7 @@ impl OffCpu {
         // Who never slept was not woken.
         let (in_order, slept, one) = (asm.label(), asm.label(), asm.label());
         asm.load(Size::B8, woken, Reg::R7, task::WOKEN_NS);
+        asm.store(Size::B8, Reg::R7, task::WOKEN_NS, 0);
         asm.jump_if(woken, If::Equal, 0, one);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::OFF_STATE);
         asm.jump_if(Reg::R1, If::Equal, 0, one);
@@ -224,7 +220,8 @@ impl OffCpu {
                 };
                 let state = number(&record, task::OFF_STATE as usize);
                 let woken_ns = wide(&record, task::WOKEN_NS as usize);
-                if state == 0 || woken_ns == 0 {
+                // A wake-up before it left may have found it running still.
+                if state == 0 || woken_ns < off_ns {
                     rows.push(lasts(state, off_ns, now_ns, true));
                 } else {
                     let (waker, waker_stack) =
@@ -238,6 +235,23 @@ impl OffCpu {
         rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
         Ok(rows)
     }
+}
+
+/// R8 = the state in which a thread leaves its CPU, 0 where it could have run on. Changes all but R6 and
+/// R7.
+pub(super) fn left_as(hook: &Hook<'_>, asm: &mut Asm) -> Result<(), Unknown> {
+    let sleeps = asm.label();
+    let by_then = hook.names(LEFT_STATE.argument.0);
+    hook.value(asm, Reg::R8, if by_then { &LEFT_STATE } else { &PREVIOUS_STATE })?;
+    asm.alu(Alu::And, Reg::R8, STATES);
+    if hook.tells(&PREEMPTED) {
+        hook.value(asm, Reg::R9, &PREEMPTED)?;
+        asm.alu(Alu::And, Reg::R9, 1);
+        asm.jump_if(Reg::R9, If::Equal, 0, sleeps);
+        asm.mov(Reg::R8, 0);
+    }
+    asm.place(sleeps);
+    Ok(())
 }
 
 /// No thread has this number.

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use bytepath_report::table::{Fitted, Style, listing, printable};
 use bytepath_report::{
-    TraceConnection, TraceFile, TraceFound, TraceOffCpu, TraceSoftirq, TraceSyscall, TraceWakeup,
-    Traced, numbers,
+    TraceConnection, TraceFile, TraceFound, TraceOffCpu, TraceSoftirq, TraceSyscall, TraceUntold,
+    TraceWakeup, Traced, numbers,
 };
 
 /// Rows of a table.
@@ -29,8 +29,8 @@ pub fn text(traced: &Traced, style: Style) -> String {
         TraceFound::Wakeups(rows) => wakeups(rows, style),
         TraceFound::Syscalls(rows) => syscalls(rows, style),
         TraceFound::Softirq(rows) => softirqs(rows, traced.seconds, style),
-        TraceFound::FileLife(rows) => files(rows, style),
-        TraceFound::Tcp(rows) => connections(rows, style),
+        TraceFound::FileLife(rows) => files(rows, &traced.untold, style),
+        TraceFound::Tcp(rows) => connections(rows, &traced.untold, style),
     };
     text.push('\n');
     for lost in &traced.lost {
@@ -86,13 +86,13 @@ fn off_cpu(rows: &[TraceOffCpu]) -> String {
 fn merged(rows: &[TraceOffCpu]) -> Vec<TraceOffCpu> {
     let mut merged: BTreeMap<_, TraceOffCpu> = BTreeMap::new();
     for row in rows {
-        let waker = row.waker.as_ref().map(|waker| waker.name.clone());
+        let by = (row.interrupt.clone(), row.waker.as_ref().map(|waker| waker.name.clone()));
         let key = (
             row.thread.name.clone(),
             (row.state.clone(), row.still),
             row.user_stack.clone(),
             row.kernel_stack.clone(),
-            (row.interrupt.clone(), waker),
+            (by, woken_in(row).to_vec()),
         );
         let sum = merged.entry(key);
         sum.and_modify(|sum| {
@@ -134,15 +134,19 @@ fn sleep(row: &TraceOffCpu) -> String {
         (None, None) => {}
     }
     text.push('\n');
-    for (what, stack) in [("in", &row.user_stack), ("kernel", &row.kernel_stack)] {
+    let stacks =
+        [("in", &row.user_stack[..]), ("kernel", &row.kernel_stack), ("woken in", woken_in(row))];
+    for (what, stack) in stacks {
         if !stack.is_empty() {
             let _ = writeln!(text, "           {what}: {}", frames(stack));
         }
     }
-    if row.interrupt.is_none() && !row.waker_stack.is_empty() {
-        let _ = writeln!(text, "           woken in: {}", frames(&row.waker_stack));
-    }
     text
+}
+
+/// Where the waker was, if it is a thread.
+fn woken_in(row: &TraceOffCpu) -> &[String] {
+    if row.interrupt.is_none() { &row.waker_stack } else { &[] }
 }
 
 /// The innermost functions, the outermost of them first.
@@ -293,7 +297,7 @@ fn softirqs(rows: &[TraceSoftirq], traced: f64, style: Style) -> String {
     )
 }
 
-fn files(rows: &[TraceFile], style: Style) -> String {
+fn files(rows: &[TraceFile], untold: &[TraceUntold], style: Style) -> String {
     if rows.is_empty() {
         return "no files\n".to_owned();
     }
@@ -313,28 +317,43 @@ fn files(rows: &[TraceFile], style: Style) -> String {
             row.written_bytes.to_string(),
         ]);
     }
-    let (read, written) = rows
-        .iter()
-        .fold((0, 0), |(read, written), row| (read + row.read_bytes, written + row.written_bytes));
+    let bytes = |row: &&TraceFile| (1, row.read_bytes, row.written_bytes);
+    let all = rows.iter().map(bytes).chain(untold.iter().map(sums)).reduce(both);
+    let (count, read, written) = all.unwrap_or_default();
     format!(
         "{}{}{}, {} read, {} written\n",
         head.drawn(style),
         more(rows.len(), ROWS_SHOWN, "file"),
-        numbers::counted(rows.len() as u64, "open file"),
+        numbers::counted(count, "open file"),
         numbers::bytes(read),
         numbers::bytes(written)
     )
 }
 
-fn connections(rows: &[TraceConnection], style: Style) -> String {
+/// How many, and their bytes.
+type Sums = (u64, u64, u64);
+
+fn sums(untold: &TraceUntold) -> Sums {
+    (untold.rows, untold.read_bytes, untold.written_bytes)
+}
+
+fn both(one: Sums, other: Sums) -> Sums {
+    (one.0 + other.0, one.1 + other.1, one.2 + other.2)
+}
+
+fn connections(rows: &[TraceConnection], untold: &[TraceUntold], style: Style) -> String {
     if rows.is_empty() {
         return "no TCP connections\n".to_owned();
     }
-    let mut nets: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
-    for row in rows {
-        let net = nets.entry(&row.subnet).or_default();
-        *net = (net.0 + 1, net.1 + row.sent_bytes, net.2 + row.received_bytes);
+    let mut nets: BTreeMap<&str, Sums> = BTreeMap::new();
+    let told = rows.iter().map(|row| (&*row.subnet, (1, row.received_bytes, row.sent_bytes)));
+    let others = untold.iter().map(|row| (row.subnet.as_deref().unwrap_or("(others)"), sums(row)));
+    for (net, more) in told.chain(others) {
+        let sum = nets.entry(net).or_default();
+        *sum = both(*sum, more);
     }
+    let mut nets: Vec<_> = nets.into_iter().collect();
+    nets.sort_by_key(|(_, (_, received, sent))| std::cmp::Reverse(received + sent));
     let mut rows: Vec<&TraceConnection> = rows.iter().collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.sent_bytes + row.received_bytes));
     let mut head =
@@ -352,7 +371,7 @@ fn connections(rows: &[TraceConnection], style: Style) -> String {
         ]);
     }
     let mut between = table(&["network", "connections", "sent", "received"], 1);
-    for (net, (count, sent, received)) in nets.iter().take(ROWS_SHOWN) {
+    for (net, (count, received, sent)) in nets.iter().take(ROWS_SHOWN) {
         between.rows.push(vec![
             (*net).to_owned(),
             count.to_string(),
@@ -513,13 +532,54 @@ mod tests {
     }
 
     #[test]
+    fn sleeps_that_were_ended_in_different_places_are_told_apart() {
+        let row = |place: &str, interrupt: Option<&str>| TraceOffCpu {
+            waker: interrupt.is_none().then(TraceThread::default),
+            interrupt: interrupt.map(str::to_owned),
+            waker_stack: vec![place.to_owned()],
+            times: 1,
+            ..TraceOffCpu::default()
+        };
+        let text = off_cpu(&[row("pipe_write", None), row("futex_wake", None)]);
+        assert!(text.contains("woken in: pipe_write\n"), "{text}");
+        assert!(text.contains("woken in: futex_wake\n"), "{text}");
+        let timers = [row("one", Some("timer")), row("other", Some("timer"))];
+        assert_eq!(merged(&timers).len(), 1, "what an interrupt came by is not shown");
+    }
+
+    #[test]
     fn one_that_is_not_shown_is_one() {
-        let files = |count| files(&vec![TraceFile::default(); count], Style::default());
+        let files = |count| files(&vec![TraceFile::default(); count], &[], Style::default());
         assert!(files(1).contains("\n1 open file, 0 B read"), "{}", files(1));
         assert!(files(ROWS_SHOWN + 1).contains("\n1 more file; see --json\n26 open files, "));
         assert!(files(ROWS_SHOWN + 2).contains("\n2 more files; see --json\n"));
         let once = off_cpu(&[TraceOffCpu { times: 1, ..TraceOffCpu::default() }]);
         assert!(once.contains("(1 time)"), "{once}");
+    }
+
+    #[test]
+    fn what_is_not_told_one_by_one_is_in_the_sums() {
+        let untold = |subnet: Option<&str>| TraceUntold {
+            subnet: subnet.map(str::to_owned),
+            rows: 7,
+            read_bytes: 1000,
+            written_bytes: 20,
+        };
+        let file = TraceFile { read_bytes: 5, ..TraceFile::default() };
+        let text = files(&[file], &[untold(None)], Style::default());
+        assert!(text.ends_with("\n8 open files, 1005 B read, 20 B written\n"), "{text}");
+        let row = |number: u64| TraceConnection {
+            subnet: format!("10.0.{number}.0/24"),
+            sent_bytes: number,
+            ..TraceConnection::default()
+        };
+        let rows: Vec<_> = (0..=ROWS_SHOWN as u64).map(row).collect();
+        let text = connections(&rows, &[untold(Some("10.0.3.0/24"))], Style::default());
+        let nets = text.split("network").nth(1).expect("a table of them");
+        let nets: Vec<Vec<&str>> =
+            nets.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(nets[0], ["10.0.3.0/24", "8", "23", "1000"]);
+        assert_eq!(nets[1], ["10.0.25.0/24", "1", "25", "0"], "the largest first");
     }
 
     #[test]
@@ -545,6 +605,7 @@ mod tests {
                 seconds: 1.0,
                 attached: Vec::new(),
                 lost: Vec::new(),
+                untold: Vec::new(),
                 missing: Vec::new(),
                 found,
             };
@@ -577,11 +638,11 @@ mod tests {
             sent_bytes: 12_345_678_901,
             ..TraceConnection::default()
         };
-        let full = connections(std::slice::from_ref(&row), Style::default());
+        let full = connections(std::slice::from_ref(&row), &[], Style::default());
         assert!(full.contains("round trip") && !full.contains("too narrow"), "{full}");
         for width in 50..100 {
             let style = Style { width: Some(width), ..Style::default() };
-            let text = connections(std::slice::from_ref(&row), style);
+            let text = connections(std::slice::from_ref(&row), &[], style);
             let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
             assert!(widest <= usize::from(width.max(16 + 2 + 16 + 2 + 16)), "{width}:\n{text}");
             let has_last = text.lines().next().is_some_and(|head| head.contains("round trip"));

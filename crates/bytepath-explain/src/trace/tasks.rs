@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use super::asm::{Alu, Asm, Helper, If, Label, Reg, Size};
 use super::hook::{CONTEXT, Event, Hook, SCRATCH, Unknown, Value};
 use crate::sys::bpf::{Map, MapKind, Program, ProgramKind};
+use crate::world::text;
 
 /// Threads that are traced at once; those beyond are counted as lost.
 pub(super) const TASKS_MAX: u32 = 16_384;
@@ -165,11 +166,36 @@ impl Tasks {
             put(&mut record, task::CALL, &call.to_ne_bytes());
             put(&mut record, task::ENTER_NS, &now_ns.to_ne_bytes());
         }
+        self.call(tid, tgid, name)?;
+        self.tasks.set(&tid.to_ne_bytes(), &record)
+    }
+
+    /// Remembers a name under its number.
+    fn call(&self, who: u32, tgid: u32, name: &str) -> Result<(), Errno> {
         let mut person = [0u8; PERSON_BYTES as usize];
         put(&mut person, 0, &tgid.to_ne_bytes());
         person[8..23].iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
-        self.people.set(&tid.to_ne_bytes(), &person)?;
-        self.tasks.set(&tid.to_ne_bytes(), &record)
+        self.people.set(&who.to_ne_bytes(), &person)
+    }
+
+    /// Asks for the names of threads that live, which they may have changed since they were started. To
+    /// be done while programs still tell who ends, and who begins another program.
+    pub(super) fn call_anew(&self) -> Result<(), Errno> {
+        if !in_first_pid_namespace() {
+            return Ok(());
+        }
+        let traced = |record: &[u8]| number(record, task::STATE as usize) == TRACED as u32;
+        let who = |record: &[u8]| number(record, task::WHO as usize);
+        for (tid, record) in self.tasks.entries()?.iter().filter(|(_, record)| traced(record)) {
+            let name = text(&format!("/proc/{}/comm", number(tid, 0)));
+            // It is of the thread and of the program that had it when it was asked for.
+            let now = self.tasks.get(tid)?.map(|record| who(&record));
+            let person = self.person(who(record)).filter(|_| now == Some(who(record)));
+            if let (Some(person), false) = (person, name.is_empty()) {
+                self.call(who(record), person.tgid, name.trim_end())?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether a thread is traced, or will be from its exec on.

@@ -12,6 +12,7 @@ use super::calls::{ENTER, EXIT};
 use super::descriptors::{self, BELOW, Does, Kind, Kinds, MOVED};
 use super::files::{reserve, submit};
 use super::hook::{Event, Hook, Unknown, Value, chase};
+use super::largest::{Largest, Moved};
 use super::tasks::{Lost, Tasks, WHO, number, wide};
 use crate::sys::bpf::{Map, MapKind};
 use crate::sys::bpf_ring::Ring;
@@ -70,8 +71,9 @@ pub(super) struct Row {
     pub(super) sent_bytes: u64,
     pub(super) receives: u64,
     pub(super) received_bytes: u64,
-    /// Segments that were sent again, and the smoothed round trip; known at the end only.
+    /// Segments that were sent again; known at the end only.
     pub(super) retransmitted: Option<u32>,
+    /// The smoothed round trip; known at the end only, where one was measured.
     pub(super) round_trip_us: Option<u32>,
 }
 
@@ -302,12 +304,25 @@ impl Tcp {
     }
 
     /// Adds the connections that still are there.
-    pub(super) fn left(&self, rows: &mut Vec<Row>) -> Result<(), Errno> {
+    pub(super) fn left(&self, rows: &mut Largest<Row>) -> Result<(), Errno> {
         for (_, value) in self.connections.entries()? {
-            rows.extend(row(&value));
+            row(&value).into_iter().for_each(|row| rows.push(row));
         }
-        rows.sort_by_key(|row| row.first_ns);
         Ok(())
+    }
+}
+
+impl Moved for Row {
+    fn first_ns(&self) -> u64 {
+        self.first_ns
+    }
+
+    fn bytes(&self) -> [u64; 2] {
+        [self.received_bytes, self.sent_bytes]
+    }
+
+    fn subnet(&self) -> Option<String> {
+        Some(subnet(self.remote.0))
     }
 }
 
@@ -352,8 +367,8 @@ pub(super) fn row(record: &[u8]) -> Option<Row> {
         receives: at(connection::RECEIVES),
         received_bytes: at(connection::RECEIVED_BYTES),
         retransmitted: ended.then(|| word(connection::RETRANSMITTED)),
-        // Kept in eighths.
-        round_trip_us: ended.then(|| word(connection::ROUND_TRIP) / 8),
+        // Kept in eighths, of no less than one microsecond; nothing until one is measured.
+        round_trip_us: Some(word(connection::ROUND_TRIP) / 8).filter(|us| ended && *us > 0),
     })
 }
 
@@ -384,6 +399,7 @@ const _: () = assert!(VALUE >= -512);
 
 #[cfg(test)]
 mod tests {
+    use super::super::tasks::put;
     use super::*;
 
     #[test]
@@ -392,6 +408,19 @@ mod tests {
         assert_eq!(of("192.168.7.9"), "192.168.7.0/24");
         assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
         assert_eq!(of("::1"), "::/64");
+    }
+
+    #[test]
+    fn a_round_trip_that_was_never_measured_is_none() {
+        let round_trip = |closed_ns: u64, eighths: u32| {
+            let mut record = [0; connection::BYTES as usize];
+            put(&mut record, connection::CLOSED_NS, &closed_ns.to_ne_bytes());
+            put(&mut record, connection::ROUND_TRIP, &eighths.to_ne_bytes());
+            row(&record).expect("it is whole").round_trip_us
+        };
+        assert_eq!(round_trip(5, 0), None);
+        assert_eq!(round_trip(5, 80), Some(10));
+        assert_eq!(round_trip(0, 80), None, "it has not ended");
     }
 
     #[test]

@@ -75,21 +75,33 @@ impl Wakers {
     }
 
     /// Notes when, on which CPU and by whom the thread is woken whose record is in R7: the number
-    /// of a thread and a stack, of an interrupt 0 and the stack of its way. Ends at `end`. Changes
-    /// all but R6 and R7.
-    pub(super) fn note(&self, asm: &mut Asm, tasks: &Tasks, end: Label) {
-        // A second waker of the same sleep woke nobody.
-        asm.load(Size::B8, Reg::R1, Reg::R7, task::WOKEN_NS);
-        asm.jump_if(Reg::R1, If::Different, 0, end);
-        asm.call(Helper::Now);
-        asm.store(Size::B8, Reg::R7, task::WOKEN_NS, Reg::R0);
-        asm.call(Helper::Cpu);
-        asm.store(Size::B4, Reg::R7, task::WAKER_CPU, Reg::R0);
+    /// of a thread and a stack, of an interrupt 0 and the stack of its way. Changes all but R6 and R7.
+    ///
+    /// The kernel wakes nobody twice in one sleep, but a thread that has not slept yet, as one that
+    /// looks once more at what it would wait for: the last is the one that counts.
+    pub(super) fn note(&self, asm: &mut Asm, tasks: &Tasks) {
+        // The verifier takes nothing that is never reached.
+        let Some(entries) = &self.entries else { return self.note_thread(asm, tasks) };
+        let (found, end) = (asm.label(), asm.label());
+        self.search(asm, entries, found);
+        self.note_thread(asm, tasks);
+        asm.jump(end);
+        asm.place(found);
+        self.note_interrupt(asm, tasks);
+        asm.place(end);
+    }
+
+    /// Goes to `found` where it is an interrupt that wakes, if the kernel tells where those enter it.
+    /// Changes all but R6 and R7.
+    pub(super) fn interrupt(&self, asm: &mut Asm, found: Label) {
         if let Some(entries) = &self.entries {
-            let thread = asm.label();
-            self.interrupt(asm, tasks, entries, thread, end);
-            asm.place(thread);
+            self.search(asm, entries, found);
         }
+    }
+
+    /// Notes the same where it is a thread that wakes.
+    pub(super) fn note_thread(&self, asm: &mut Asm, tasks: &Tasks) {
+        note_moment(asm);
         if self.entries.is_some() && self.threads == Threads::WithoutStacks {
             asm.store(Size::B4, Reg::R7, task::WAKER_STACK, NO_STACK);
         } else {
@@ -101,18 +113,15 @@ impl Wakers {
         asm.store(Size::B4, Reg::R7, task::WAKER_TID, Reg::R1);
     }
 
-    /// Where an interrupt wakes the thread whose record is in R7: notes one stack for each way from
-    /// the interrupt's entry, since what it interrupted lies below and differs each time; goes to
-    /// `end`. Else goes to `thread`. Changes [`SCRATCH`], R8 and R9.
-    fn interrupt(
+    /// Goes to `found` where an interrupt's entry is in the stack here, with a sum at [`WAY`] by which
+    /// ways from there are told apart. Changes [`SCRATCH`] and all but R6 and R7.
+    fn search(
         &self,
         asm: &mut Asm,
-        tasks: &Tasks,
         Entries { interrupts, ksoftirqd, soft, receives }: &Entries,
-        thread: Label,
-        end: Label,
+        found: Label,
     ) {
-        let (found, new, unkept, noted) = (asm.label(), asm.label(), asm.label(), asm.label());
+        let (thread, here) = (asm.label(), asm.label());
         asm.store(Size::B8, Reg::R10, SCRATCH, 0);
         asm.lookup(&self.frames, SCRATCH, thread);
         asm.mov(Reg::R8, Reg::R0);
@@ -121,7 +130,7 @@ impl Wakers {
         asm.mov(Reg::R3, 8 * i32::from(FRAMES));
         asm.mov(Reg::R4, 0);
         asm.call(Helper::Stack);
-        // R0: a sum of the addresses so far, by which ways are told apart.
+        // R0: of the addresses so far.
         let (sum, first, received) = (Reg::R0, Reg::R2, Reg::R3);
         asm.mov(sum, 0);
         asm.number(first, interrupts.start);
@@ -134,7 +143,7 @@ impl Wakers {
             asm.add(sum, Reg::R9);
             asm.add(sum, Reg::R1);
             asm.alu(Alu::Subtract, Reg::R1, first);
-            asm.jump_if(Reg::R1, If::Below, bytes(interrupts), found);
+            asm.jump_if(Reg::R1, If::Below, bytes(interrupts), here);
             let mut from = interrupts.start;
             for range in [ksoftirqd, receives, soft].into_iter().filter(|range| !range.is_empty()) {
                 let other = asm.label();
@@ -144,17 +153,26 @@ impl Wakers {
                 if range == receives {
                     asm.mov(received, 1);
                 } else if range == soft {
-                    asm.jump_if(received, If::Equal, 0, found);
+                    asm.jump_if(received, If::Equal, 0, here);
                 } else {
-                    asm.jump(found);
+                    asm.jump(here);
                 }
                 asm.place(other);
             }
         }
         asm.jump(thread);
-        asm.place(found);
-        asm.zero(WAY, 16);
+        asm.place(here);
         asm.store(Size::B8, Reg::R10, WAY, Reg::R0);
+        asm.jump(found);
+        asm.place(thread);
+    }
+
+    /// Notes the stack of the way at [`WAY`], one for each: what was interrupted lies below and differs
+    /// each time.
+    fn note_interrupt(&self, asm: &mut Asm, tasks: &Tasks) {
+        let (new, unkept, noted) = (asm.label(), asm.label(), asm.label());
+        note_moment(asm);
+        asm.store(Size::B8, Reg::R10, WAY + 8, 0);
         asm.store(Size::B4, Reg::R7, task::WAKER_TID, 0);
         asm.lookup(&self.interrupts, WAY, new);
         asm.load(Size::B4, Reg::R0, Reg::R0, 0);
@@ -173,8 +191,15 @@ impl Wakers {
         asm.mov(Reg::R0, INTERRUPT);
         asm.place(noted);
         asm.store(Size::B4, Reg::R7, task::WAKER_STACK, Reg::R0);
-        asm.jump(end);
     }
+}
+
+/// Puts when and on which CPU a thread is woken into its record, which is in R7.
+fn note_moment(asm: &mut Asm) {
+    asm.call(Helper::Now);
+    asm.store(Size::B8, Reg::R7, task::WOKEN_NS, Reg::R0);
+    asm.call(Helper::Cpu);
+    asm.store(Size::B4, Reg::R7, task::WAKER_CPU, Reg::R0);
 }
 
 /// Whether interrupts enter by the one way that faults have too (x86's FRED, Linux 6.9).

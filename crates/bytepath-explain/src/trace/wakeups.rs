@@ -6,7 +6,7 @@ use super::TraceError;
 use super::asm::{Alu, Asm, Helper, If, Reg, Size};
 use super::attach::Attached;
 use super::hook::{Event, Hook, Unknown, Value};
-use super::off_cpu::tally;
+use super::off_cpu::{left_as, tally};
 use super::tasks::{BYSTANDER, KEY, TRACED, Tasks, WHO, number, task, wide};
 use super::wakers::{Threads, Wakers};
 use crate::sys::bpf::{Map, MapKind};
@@ -22,7 +22,7 @@ pub(super) const NEXT_TID: Value =
     Value { argument: ("next", 2), member: Some(("task_struct", &["pid"])), field: "next_pid" };
 
 const ROWS_MAX: u32 = 16_384;
-/// waker, wakee, the waker's CPU, the wakee's, the waker's stack.
+/// waker, wakee, the waker's CPU, the wakee's, the waker's stack, whether the wakee is traced.
 const ROW_BYTES: i16 = 24;
 const ROW: i16 = -152;
 /// Powers of two of nanoseconds, up to more than a second.
@@ -46,6 +46,8 @@ pub(super) struct Row {
     pub(super) waker_cpu: u32,
     pub(super) cpu: u32,
     pub(super) waker_stack: i32,
+    /// The wakee is traced, and not only woken by what is.
+    pub(super) traced: bool,
     pub(super) total_ns: u64,
     pub(super) times: u64,
     pub(super) longest_ns: u64,
@@ -75,7 +77,11 @@ impl Wakeups {
         hook.value(&mut asm, Reg::R8, &PREVIOUS_TID)?;
         asm.store(Size::B4, Reg::R10, KEY, Reg::R8);
         asm.lookup(&tasks.tasks, KEY, next);
-        asm.store(Size::B8, Reg::R0, task::WOKEN_NS, 0);
+        asm.mov(Reg::R7, Reg::R0);
+        // Whoever sleeps may be woken while it still is on its way.
+        left_as(hook, &mut asm)?;
+        asm.jump_if(Reg::R8, If::Different, 0, next);
+        asm.store(Size::B8, Reg::R7, task::WOKEN_NS, 0);
         asm.place(next);
         hook.value(&mut asm, Reg::R8, &NEXT_TID)?;
         asm.store(Size::B4, Reg::R10, KEY, Reg::R8);
@@ -93,6 +99,8 @@ impl Wakeups {
         asm.store(Size::B4, Reg::R10, ROW + 8, Reg::R1);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::WAKER_STACK);
         asm.store(Size::B4, Reg::R10, ROW + 16, Reg::R1);
+        asm.load(Size::B4, Reg::R1, Reg::R7, task::STATE);
+        asm.store(Size::B4, Reg::R10, ROW + 20, Reg::R1);
         asm.call(Helper::Cpu);
         asm.store(Size::B4, Reg::R10, ROW + 12, Reg::R0);
         asm.call(Helper::Now);
@@ -108,7 +116,8 @@ impl Wakeups {
 
     fn on_waking(&self, hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
         let mut asm = hook.begin();
-        let (end, stranger, new, woken) = (asm.label(), asm.label(), asm.label(), asm.label());
+        let (end, stranger, untraced) = (asm.label(), asm.label(), asm.label());
+        let (traced, new, there) = (asm.label(), asm.label(), asm.label());
         // R9: the state of who wakes.
         asm.mov(Reg::R9, 0);
         asm.call(Helper::PidTgid);
@@ -118,25 +127,34 @@ impl Wakeups {
         asm.place(stranger);
         hook.value(&mut asm, Reg::R8, &WAKEE_TID)?;
         asm.store(Size::B4, Reg::R10, KEY, Reg::R8);
-        asm.lookup(&tasks.tasks, KEY, new);
+        asm.lookup(&tasks.tasks, KEY, untraced);
         asm.mov(Reg::R7, Reg::R0);
         asm.load(Size::B4, Reg::R1, Reg::R7, task::STATE);
-        asm.jump_if(Reg::R1, If::Equal, TRACED, woken);
-        asm.jump_if(Reg::R9, If::Different, TRACED, end);
-        asm.jump_if(Reg::R1, If::Equal, BYSTANDER, woken);
-        asm.jump(end);
+        asm.jump_if(Reg::R1, If::Equal, TRACED, traced);
+        asm.jump_if(Reg::R1, If::Different, BYSTANDER, end);
+        // What woke it before has not ended this sleep.
+        asm.store(Size::B8, Reg::R7, task::WOKEN_NS, 0);
 
-        asm.place(new);
+        asm.place(untraced);
         asm.jump_if(Reg::R9, If::Different, TRACED, end);
+        // What an interrupt wakes is nobody's doing, and so nothing to do with what is traced.
+        self.wakers.interrupt(&mut asm, end);
+        asm.lookup(&tasks.tasks, KEY, new);
+        asm.jump(there);
+        asm.place(new);
+        asm.load(Size::B4, Reg::R8, Reg::R10, KEY);
         asm.store(Size::B4, Reg::R10, WHO, Reg::R8);
         asm.mov(Reg::R7, BYSTANDER);
         asm.mov(Reg::R9, 0);
         tasks.insert(&mut asm, Reg::R7, Reg::R9);
         asm.lookup(&tasks.tasks, KEY, end);
+        asm.place(there);
         asm.mov(Reg::R7, Reg::R0);
+        self.wakers.note_thread(&mut asm, tasks);
+        asm.jump(end);
 
-        asm.place(woken);
-        self.wakers.note(&mut asm, tasks, end);
+        asm.place(traced);
+        self.wakers.note(&mut asm, tasks);
         asm.end(end);
         Ok(asm)
     }
@@ -167,6 +185,7 @@ fn row(key: &[u8], value: &[u8]) -> Row {
         waker_cpu: number(key, 8),
         cpu: number(key, 12),
         waker_stack: number(key, 16) as i32,
+        traced: number(key, 20) == TRACED as u32,
         total_ns: wide(value, 0),
         times: wide(value, 8),
         longest_ns: wide(value, 16),

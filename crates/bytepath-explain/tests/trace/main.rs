@@ -97,6 +97,41 @@ fn who_writes_to_a_pipe_is_told_as_the_waker_of_who_reads_it() {
 }
 
 #[test]
+fn who_is_woken_on_its_way_to_sleep_has_its_waker() {
+    const TURNS: u64 = 30_000;
+    // Each on a CPU of its own, if there are two.
+    let lines = format!(
+        "import os\n\
+         cpus = sorted(os.sched_getaffinity(0))\n\
+         mine, to_other = os.pipe()\n\
+         other, to_mine = os.pipe()\n\
+         child = os.fork() == 0\n\
+         os.sched_setaffinity(0, [cpus[-1 if child else 0]])\n\
+         for _ in range({TURNS}):\n\
+         \x20   if child: os.read(mine, 1); os.write(to_mine, b'a')\n\
+         \x20   else: os.write(to_other, b'a'); os.read(other, 1)\n\
+         if not child: os.wait()"
+    );
+    let Some(mut python) = python(&lines) else { return };
+    let Some(traced) = of_command(Mode::OffCpu, &mut python) else { return };
+    let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+    if traced.missing.iter().any(|why| why.contains("no names of the kernel's functions")) {
+        println!("not looked at: names of the kernel's functions are hidden");
+        return;
+    }
+    let reads = |row: &&TraceOffCpu| row.kernel_stack.iter().any(|name| name.contains("pipe_read"));
+    let times = |of: fn(&TraceOffCpu) -> bool| -> u64 {
+        rows.iter().filter(reads).filter(|row| of(row)).map(|row| row.times).sum()
+    };
+    let slept = times(|row| row.state == "sleeping");
+    let by_nobody =
+        times(|row| row.state == "sleeping" && row.waker.is_none() && row.interrupt.is_none());
+    assert!(slept >= TURNS / 2, "{rows:#?}");
+    // Of a thousand and more, the kernel may not tell of one.
+    assert!(by_nobody <= slept / 10_000, "{by_nobody} of {slept} were ended by nobody: {rows:#?}");
+}
+
+#[test]
 fn who_computes_wakes_nobody_and_a_timer_wakes_who_sleeps() {
     keep_to_one_cpu();
     let line = "sleep 0.05 & i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; wait";
@@ -112,6 +147,24 @@ fn who_computes_wakes_nobody_and_a_timer_wakes_who_sleeps() {
     assert!(rows.iter().all(|row| row.waker.is_none() == row.interrupt.is_some()), "{rows:#?}");
     // On one CPU the timer came to the shell while it computed.
     assert!(of_sleep.iter().all(|row| !is_by(row, "sh")), "{of_sleep:#?}");
+}
+
+#[test]
+fn who_computes_wakes_none_of_whom_interrupts_wake_meanwhile() {
+    let lines = "import time\n\
+         until = time.perf_counter() + 0.5\n\
+         while time.perf_counter() < until: pass";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::Wakeups, &mut python) else { return };
+    let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };
+    if traced.missing.iter().any(|why| why.contains("no names of the kernel's functions")) {
+        println!("not looked at: names of the kernel's functions are hidden");
+        return;
+    }
+    // All that was traced has ended.
+    let lives = |pid: u32| pid > 0 && fs::exists(format!("/proc/{pid}")).unwrap_or(true);
+    let strangers = rows.iter().filter(|row| row.interrupt.is_some() && lives(row.wakee.pid));
+    assert_eq!(strangers.count(), 0, "{rows:#?}");
 }
 
 #[test]
@@ -275,6 +328,31 @@ fn the_life_of_a_file_is_told_with_its_bytes() {
     let sink = named(&fs::canonicalize(&to).expect("a path"));
     assert_eq!((sink.read_bytes, sink.written_bytes), (0, 300_000), "{sink:?}");
     assert!(traced.lost.is_empty(), "{:?}", traced.lost);
+}
+
+#[test]
+fn the_largest_file_is_told_and_all_are_added_up_however_many_came_before() {
+    const SMALL: u64 = 10_050;
+    const LARGE_BYTES: u64 = 1 << 20;
+    let lines = format!(
+        "import os\n\
+         for at in range({SMALL} + 1):\n\
+         \x20   file = os.open('small' if at < {SMALL} else 'large', os.O_WRONLY | os.O_CREAT)\n\
+         \x20   os.write(file, bytes(1 if at < {SMALL} else {LARGE_BYTES}))\n\
+         \x20   os.close(file)"
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut python) = python(&lines) else { return };
+    let Some(traced) = of_command(Mode::FileLife, python.current_dir(&folder)) else { return };
+    let large = fs::canonicalize(folder.path().join("large")).expect("a path");
+    let told = files(&traced).iter().find(|file| std::path::Path::new(&file.path) == large);
+    assert!(told.is_some_and(|file| file.written_bytes == LARGE_BYTES), "{told:?}");
+    let [untold] = traced.untold.as_slice() else { panic!("{:?}", traced.untold) };
+    let written: u64 = files(&traced).iter().map(|file| file.written_bytes).sum();
+    assert!(files(&traced).len() as u64 + untold.rows > SMALL, "{untold:?}");
+    assert!(written + untold.written_bytes >= SMALL + LARGE_BYTES, "{written} and {untold:?}");
+    let note = format!("not told one by one: {} more files", untold.rows);
+    assert!(traced.missing.iter().any(|said| said.starts_with(&note)), "{:?}", traced.missing);
 }
 
 #[test]
@@ -536,8 +614,11 @@ fn a_connection_that_had_ended_before_it_was_seen_has_ended() {
     for row in rows {
         // Their sockets are there for longer.
         assert!(row.lifetime_seconds.is_some_and(|time| time < 0.2), "{row:#?}");
-        assert!(row.retransmitted.is_some() && row.round_trip_seconds.is_some(), "{row:#?}");
+        assert!(row.retransmitted.is_some(), "{row:#?}");
     }
+    // Nothing came back from where it was refused but the refusal.
+    let measured: Vec<_> = rows.iter().filter_map(|row| row.round_trip_seconds).collect();
+    assert!(measured.len() == 2 && measured.iter().all(|time| *time > 0.0), "{rows:#?}");
 }
 
 #[test]
@@ -730,6 +811,39 @@ fn who_is_woken_and_never_seen_to_run_has_its_name() {
         row.wakee.name == this.trim_end() && row.waker.as_ref().is_some_and(|who| who.pid == pid)
     });
     assert!(woken.is_some_and(|row| row.wakee.pid == std::process::id()), "{rows:#?}");
+}
+
+#[test]
+fn a_thread_that_lives_has_the_name_that_it_gave_itself() {
+    use std::io::BufRead as _;
+    let lines = "import ctypes, signal, threading, time\n\
+         signal.alarm(60)\n\
+         def work():\n\
+         \x20   ctypes.CDLL(None).prctl(15, b'renamed', 0, 0, 0)\n\
+         \x20   print('named', flush=True)\n\
+         \x20   while True: time.sleep(0.01)\n\
+         threading.Thread(target=work).start()\n\
+         threading.Event().wait(60)";
+    let Some(mut python) = python(lines) else { return };
+    let _lock = work::lock();
+    let Some(mut tracing) = work::start(Mode::OffCpu) else { return };
+    tracing.arm().expect("this process is known");
+    let mut python = python.stdout(Stdio::piped()).spawn().expect("it is started");
+    tracing.disarm();
+    let mut said = String::new();
+    let output = python.stdout.take().expect("piped");
+    std::io::BufReader::new(output).read_line(&mut said).expect("it says so");
+    let traced = tracing.finish("a thread").expect("it is told");
+    python.kill().expect("it is there");
+    python.wait().expect("it ends");
+    assert_eq!(said, "named\n");
+    if fs::read_link("/proc/self/ns/pid").expect("it is told").as_os_str() != "pid:[4026531836]" {
+        return println!("not looked at: numbers here are not those that programs see");
+    }
+    let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+    let named = rows.iter().find(|row| row.thread.name == "renamed");
+    let thread = &named.unwrap_or_else(|| panic!("{rows:#?}")).thread;
+    assert!(thread.pid == python.id() && thread.tid != thread.pid, "{thread:?}");
 }
 
 #[test]

@@ -500,7 +500,7 @@ mod tests {
         let (source, sink) = ends;
         let pair = Pair { source, sink, place: None, bytes: None, choices: choices.into() };
         let looked = || Looked { run: &run, ends, pair: pair.clone(), records: Vec::new() };
-        for ended in [LabError::Interrupted, LabError::Replaced(program.clone())] {
+        for ended in [LabError::Interrupted(String::new()), LabError::Replaced(program.clone())] {
             let told = ended.to_string();
             let error = looked().after(Err(ended.into())).err().expect("all ends");
             assert_eq!(error.to_string(), told);
@@ -524,7 +524,7 @@ mod tests {
             |more| decided((End::Pipe, End::Pipe), Some(first.clone()), more).map_err(|_| "ended");
         let error = |error: LabError| Err(error.into());
         assert_eq!(after(error(LabError::NoArm("no".into()))), Ok(Some(first.clone())));
-        assert_eq!(after(error(LabError::Interrupted)), Err("ended"));
+        assert_eq!(after(error(LabError::Interrupted(String::new()))), Err("ended"));
         assert_eq!(after(Ok(None)), Ok(None), "more blocks could not tell");
     }
 

@@ -494,6 +494,9 @@ mod tests {
         };
         assert_eq!(setting(&[swaps]), format!("modprobe zram && {commands}"));
         assert_eq!(setting(&[swaps, ("sys/class/zram-control/hot_add", "")]), commands);
+        let zswap = "sys/module/zswap/parameters/enabled";
+        let off = format!("echo N > /{zswap} && modprobe zram && {commands}");
+        assert_eq!(setting(&[swaps, (zswap, "Y\n")]), off);
     }
 
     #[test]

@@ -8,12 +8,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use bytepath::machine::{Call, Machine, Ring};
 use bytepath::placement::{NamedPlacement, Placement};
 use bytepath_lab::arm::{Measured, Timing};
 use bytepath_lab::experiments::{file_pipe, pipes};
-use bytepath_lab::lab::{self, Blocks, Settings};
+use bytepath_lab::lab::{Blocks, Settings};
 use bytepath_lab::schedule::fresh_seed;
 use bytepath_report::{Record, Verdict, numbers, table};
 use clap::Args;
@@ -140,15 +140,7 @@ fn io_uring(machine: &Machine) -> String {
 
 fn ladder() -> anyhow::Result<Record> {
     let options = Pipes::quick();
-    whole(bench::measure_pipes(bench::pipes_arms(&options)?, &options)?)
-}
-
-/// A tour that is interrupted ends there.
-fn whole(record: Record) -> anyhow::Result<Record> {
-    match lab::interruption(&record) {
-        Some(interrupted) => bail!("{interrupted}"),
-        None => Ok(record),
-    }
+    measured::uninterrupted(bench::measure_pipes(bench::pipes_arms(&options)?, &options)?)
 }
 
 /// The profile by which plans are made; measured now unless it is there. Without one the tour goes on
@@ -203,7 +195,7 @@ fn through_a_pipe(
     };
     let experiment = file_pipe::DESCRIPTION.recorded();
     let arms = file_pipe::arms(&job, Path::new(&program));
-    whole(measured::measured(experiment, arms, file_pipe::CLASSIC, &settings)?)
+    measured::uninterrupted(measured::measured(experiment, arms, file_pipe::CLASSIC, &settings)?)
 }
 
 /// The ratio of the best way to the classic one, and why.

@@ -158,6 +158,7 @@ fn tuned(out: &mut impl std::io::Write, style: table::Style) -> anyhow::Result<O
             write!(out, "{}", crate::tune::table::choices(&profile))?;
             return Ok(Some(path));
         }
+        Err(why) if interrupt::came().is_some() => return Err(why),
         Err(why) => why,
     };
     let why = format!("Plans go by rules, because there can be no profile: {why:#}");

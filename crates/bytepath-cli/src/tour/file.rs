@@ -91,6 +91,10 @@ fn opened(path: &Path) -> anyhow::Result<File> {
     if count == 0 {
         bail!("{name} is empty; {remedy}");
     }
+    // What the kernel makes as it is read, as in /proc, is said to have none.
+    if found.len() == 0 {
+        bail!("{name} has bytes and a size of 0; {remedy}");
+    }
     Ok(file)
 }
 

@@ -102,6 +102,7 @@ fn what_cannot_be_toured_is_refused_before_anything_is_measured() {
         (empty.as_path(), "is empty"),
         (folder.path(), "is no regular file"),
         (Path::new("/dev/null"), "is no regular file"),
+        (Path::new("/proc/version"), "has bytes and a size of 0"),
         (missing.as_path(), "No such file or directory"),
     ] {
         let done = run(bytepath(&["tour"]).arg(file)).refused(1, &[reason, remedy]);

@@ -151,6 +151,11 @@ fn text(profile: &Profile) -> anyhow::Result<String> {
 }
 
 fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
+    if output::is_stdout(path) {
+        return Err(wrong_usage(
+            "no profile is kept on standard output; --json - writes it there too",
+        ));
+    }
     // Where it goes is looked at first, so that nobody measures in vain.
     make_folder(path)?;
     let output = Output::open(path)?;

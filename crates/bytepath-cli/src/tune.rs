@@ -107,8 +107,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 fn show(path: &Path, options: &Options) -> anyhow::Result<()> {
+    let json = options.json.as_deref().map(Output::open).transpose()?;
     let profile = Profile::read(path)?;
-    tell(&profile, options, None)?;
+    tell(&profile, options, json)?;
     remark_on_places(&profile, path);
     Ok(profile.check_machine(Machine::this()).map_err(|error| error.of(path))?)
 }
@@ -123,10 +124,6 @@ fn remark_on_places(profile: &Profile, path: &Path) {
 
 /// The table, unless standard output is to hold the profile alone.
 fn tell(profile: &Profile, options: &Options, json: Option<Output>) -> anyhow::Result<()> {
-    let json = match (&options.json, json) {
-        (Some(path), None) => Some(Output::open(path)?),
-        (_, json) => json,
-    };
     let alone = options.json.as_deref().is_some_and(output::is_stdout);
     let kept = options.profile.as_deref();
     let written = json.map_or(Ok(()), |json| json.write(text(profile)?.as_bytes()));

@@ -15,10 +15,9 @@ use bytepath_lab::ends::Starter;
 use bytepath_lab::{clock, interrupt};
 use clap::Args;
 use rustix::process::{getpid, set_child_subreaper};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::streams::stdout;
-use crate::sys::actions::is_ignored;
+use crate::sys::actions::heeded;
 use crate::values;
 
 /// Run a command once, and report as JSON on standard output
@@ -70,7 +69,7 @@ fn follow(starter: Starter) -> anyhow::Result<()> {
     interrupt::when_readable(end);
     set_child_subreaper(Some(getpid())).context("cannot keep what the command leaves")?;
     // Those of a terminal come to the starter as well, which sees to the end of both.
-    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|of| !is_ignored(*of)) {
+    for signal in heeded() {
         signal_hook::flag::register(signal, Arc::default()).context("cannot catch signals")?;
     }
     Ok(())

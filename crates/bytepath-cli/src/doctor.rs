@@ -45,8 +45,10 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     interrupt::heeded();
     let read = options.profile.as_deref().map(Path::as_os_str);
-    output::spares("--json", options.json.as_deref(), read).map_err(wrong_usage)?;
-    let json = options.json.as_deref().map(Output::open).transpose()?;
+    let json = options.json.as_deref();
+    let alone = json.is_some_and(output::is_stdout);
+    output::spares("--json", json, read).map_err(wrong_usage)?;
+    let json = json.map(Output::open).transpose()?;
     let profile = profile(options.profile.as_deref())?;
     let mut found = examined(options, profile.as_ref());
     let (mut applied, mut refused) = (Vec::new(), 0);
@@ -75,11 +77,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         found = examined(options, profile.as_ref());
     }
     let diagnosis = diagnosis(found, applied, profile.as_ref());
-    let written = json.map(|json| json.write(bytepath_report::json(&diagnosis)?.as_bytes()));
-    let alone = options.json.as_deref().is_some_and(output::is_stdout);
+    let text = bytepath_report::json(&diagnosis)?;
+    let written = json.map_or(Ok(()), |json| json.write(text.as_bytes()));
     let shown = if alone { Ok(()) } else { table::print(&diagnosis).context("standard output") };
-    said::printed(shown)?;
-    written.unwrap_or(Ok(()))?;
+    said::also(written, said::printed(shown))?;
     let well = refused == 0 && diagnosis.poor == 0;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -151,6 +151,22 @@ pub(crate) fn refuse_without_effect(name: &str, options: &[Useful]) -> anyhow::R
     }
 }
 
+/// A wait that spins as long as its budget says, where one is given.
+///
+/// # Errors
+/// It has no effect on this wait.
+pub(crate) fn spinning(wait: Wait, budget: Option<Duration>) -> anyhow::Result<Wait> {
+    match (wait, budget) {
+        (wait, None) => Ok(wait),
+        (Wait::Hybrid(_), Some(budget)) => Ok(Wait::Hybrid(budget)),
+        (wait, Some(_)) => Err(wrong_usage(format!(
+            "--spin-budget is how long the wait hybrid spins, and has no effect on the wait {}; add \
+             --wait hybrid",
+            wait.name()
+        ))),
+    }
+}
+
 /// Which end of the pipe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -161,14 +177,7 @@ pub(crate) enum End {
 impl Shared {
     /// Refuses options that have no effect on either end.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        if self.spin_budget.is_some() && !matches!(self.wait(), Wait::Hybrid(_)) {
-            return Err(wrong_usage(format!(
-                "--spin-budget is how long the wait hybrid spins, and has no effect on the wait {}; \
-                 add --wait hybrid",
-                self.wait().name()
-            )));
-        }
-        Ok(())
+        spinning(self.named_wait(), self.spin_budget).map(drop)
     }
 
     /// Options about the pages of an end's own buffers, which have an effect on some mechanisms.
@@ -188,16 +197,16 @@ impl Shared {
     }
 
     pub(crate) fn wait(&self) -> Wait {
-        let wait = match (self.wait, self.busy_loop, self.poll) {
+        spinning(self.named_wait(), self.spin_budget).expect("others were refused")
+    }
+
+    fn named_wait(&self) -> Wait {
+        match (self.wait, self.busy_loop, self.poll) {
             (Some(wait), ..) => wait,
             (None, true, true) => Wait::PollSpin,
             (None, true, false) => Wait::Spin,
             (None, false, true) => Wait::Poll,
             (None, false, false) => Wait::Block,
-        };
-        match (wait, self.spin_budget) {
-            (Wait::Hybrid(_), Some(budget)) => Wait::Hybrid(budget),
-            _ => wait,
         }
     }
 

@@ -313,12 +313,11 @@ impl How {
             ];
             ends::refuse_without_effect(&format!("the outlet {}", outlet.name()), &options)?;
         }
-        if self.spin_budget.is_some() && !matches!(self.wait, Some(Wait::Hybrid(_))) {
-            return Err(wrong_usage(
-                "--spin-budget is how long the wait hybrid spins; add --wait hybrid",
-            ));
-        }
-        Ok(())
+        self.wait().map(drop)
+    }
+
+    fn wait(&self) -> anyhow::Result<Wait> {
+        ends::spinning(self.wait.unwrap_or_default(), self.spin_budget)
     }
 
     /// The outlet that is named, alone.
@@ -331,13 +330,9 @@ impl How {
             pipe_bytes: self.pipe_size.or(usual.pipe_bytes),
             ..usual
         };
-        let wait = match (self.wait.unwrap_or_default(), self.spin_budget) {
-            (Wait::Hybrid(_), Some(budget)) => Wait::Hybrid(budget),
-            (wait, _) => wait,
-        };
         let ranked = Ranked::only(settings, sink, sends)
             .map_err(|why| anyhow!("the outlet {} is refused: {why}", outlet.name()))?;
-        Ok(Some((ranked, wait)))
+        Ok(Some((ranked, self.wait()?)))
     }
 
     /// The profile, or why it cannot be gone by; one that is named has to be good.

@@ -7,13 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 use bytepath_lab::interrupt;
 use rustix::pipe::{PipeFlags, pipe_with};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag::register_usize;
 use signal_hook::low_level::pipe;
 
 use crate::ending;
 use crate::said::say;
-use crate::sys::actions::is_ignored;
+use crate::sys::actions;
 
 /// Handlers are the process's, and so is this.
 static HANDLERS: OnceLock<Handlers> = OnceLock::new();
@@ -55,10 +54,7 @@ impl Handlers {
         let handlers = Handlers { idle: Arc::new(true.into()), ..Handlers::default() };
         let pipe = || pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
         let (Ok((reader, writer)), Ok((each, again))) = (pipe(), pipe()) else { return handlers };
-        // Of a program that nohup has begun SIGHUP is ignored.
-        let heeded =
-            [SIGINT, SIGQUIT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
-        let installed = heeded.filter(|signal| {
+        let installed = actions::heeded().filter(|signal| {
             let writers = [writer.try_clone(), again.try_clone()];
             let writers = writers.into_iter().collect::<std::io::Result<Vec<_>>>();
             writers.and_then(|writers| handlers.install(*signal, writers)).is_ok()

@@ -62,7 +62,11 @@ pub(crate) fn against_first(
 /// Runs what was prepared; one that is interrupted is none.
 pub(crate) fn whole(prepared: Prepared) -> anyhow::Result<Record> {
     let Prepared { experiment, arms, reference, settings } = prepared;
-    let record = measured(experiment, arms, &reference, &settings)?;
+    uninterrupted(measured(experiment, arms, &reference, &settings)?)
+}
+
+/// The record, unless the run was interrupted.
+pub(crate) fn uninterrupted(record: Record) -> anyhow::Result<Record> {
     match lab::interruption(&record) {
         Some(interrupted) => bail!("{interrupted}"),
         None => Ok(record),

@@ -22,13 +22,12 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag::register_usize;
 use signal_hook::iterator::Signals;
 
 use crate::output::{self, Renewed};
 use crate::said::say;
-use crate::sys::actions::is_ignored;
+use crate::sys::actions::heeded;
 use crate::sys::start;
 pub(crate) use figures::{Figures, PipeFigures, StageFigures};
 use page::Page;
@@ -158,8 +157,7 @@ static HEEDING: OnceLock<Heeding> = OnceLock::new();
 /// Catches the signals that end the job, begins it, and lets another thread wait for one, tell so, and
 /// end it.
 fn heed_signals(begin: impl FnOnce()) {
-    let signals = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter();
-    let signals: Vec<i32> = signals.filter(|signal| !is_ignored(*signal)).collect();
+    let signals: Vec<i32> = heeded().collect();
     let heeding = HEEDING.get_or_init(Heeding::default);
     let caught = caught(&signals, &heeding.came);
     begin();

@@ -50,6 +50,13 @@ impl Output {
             false => spares_the_store(path)?,
         }
         let way = Output::way(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let printed = identity(Path::new("-"));
+        if matches!(way, Way::Replaced) && printed.is_some() && identity(path) == printed {
+            let path = path.display();
+            return Err(wrong_usage(format!(
+                "what is printed goes to {path}, and would be lost; name another file"
+            )));
+        }
         Ok(Output { path: path.to_owned(), way })
     }
 

@@ -162,14 +162,14 @@ fn single_quoted(pieces: &[Piece<'_>]) -> Vec<u8> {
                 escape(byte, &mut out);
             }
             Piece::Printed(bytes) => {
-                if escaping {
-                    out.extend_from_slice(b"''");
-                }
+                let between: &[u8] = match (bytes, escaping) {
+                    (b"'", _) => b"'\\'",
+                    (_, true) => b"''",
+                    (_, false) => b"",
+                };
                 escaping = false;
-                match bytes {
-                    b"'" => out.extend_from_slice(b"'\\''"),
-                    bytes => out.extend_from_slice(bytes),
-                }
+                out.extend_from_slice(between);
+                out.extend_from_slice(bytes);
             }
         }
     }
@@ -212,6 +212,8 @@ mod tests {
             (b"\x01", b"''$'\\001'"),
             (b"\xc3\xa9", b"\xc3\xa9"),
             (b"\xc3", b"''$'\\303'"),
+            (b"\x92'", b"''$'\\222'\\'''"),
+            (b"'\x92'a\x92b", b"''\\'''$'\\222'\\''a'$'\\222''b'"),
             // The end of a line, noncharacters, and a neighbour of theirs.
             (b"\xe2\x80\xa8", b"''$'\\342\\200\\250'"),
             (b"\xef\xbf\xbf", b"''$'\\357\\277\\277'"),

@@ -8,14 +8,14 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use bytepath::machine::{Call, Machine, Ring};
 use bytepath::placement::{NamedPlacement, Placement};
 use bytepath_lab::arm::{Measured, Timing};
 use bytepath_lab::experiments::{file_pipe, pipes};
-use bytepath_lab::lab::{self, Blocks, Settings};
+use bytepath_lab::lab::{Blocks, Settings};
 use bytepath_lab::schedule::fresh_seed;
-use bytepath_report::{Record, Verdict, numbers, table};
+use bytepath_report::{Arm, Record, Verdict, numbers, table};
 use clap::Args;
 
 use crate::bench::{self, Pipes};
@@ -142,15 +142,7 @@ fn io_uring(machine: &Machine) -> String {
 
 fn ladder() -> anyhow::Result<Record> {
     let options = Pipes::quick();
-    whole(bench::measure_pipes(bench::pipes_arms(&options)?, &options)?)
-}
-
-/// A tour that is interrupted ends there.
-fn whole(record: Record) -> anyhow::Result<Record> {
-    match lab::interruption(&record) {
-        Some(interrupted) => bail!("{interrupted}"),
-        None => Ok(record),
-    }
+    measured::uninterrupted(bench::measure_pipes(bench::pipes_arms(&options)?, &options)?)
 }
 
 /// The profile by which plans are made; measured now unless it is there. Without one the tour goes on
@@ -168,6 +160,7 @@ fn tuned(out: &mut impl std::io::Write, style: table::Style) -> anyhow::Result<O
             write!(out, "{}", crate::tune::table::choices(&profile))?;
             return Ok(Some(path));
         }
+        Err(why) if interrupt::came().is_some() => return Err(why),
         Err(why) => why,
     };
     let why = format!("Plans go by rules, because there can be no profile: {why:#}");
@@ -205,7 +198,7 @@ fn through_a_pipe(
     };
     let experiment = file_pipe::DESCRIPTION.recorded();
     let arms = file_pipe::arms(&job, Path::new(&program));
-    whole(measured::measured(experiment, arms, file_pipe::CLASSIC, &settings)?)
+    measured::uninterrupted(measured::measured(experiment, arms, file_pipe::CLASSIC, &settings)?)
 }
 
 /// The ratio of the best way to the classic one, and why.
@@ -241,16 +234,29 @@ fn verdict(record: &Record) -> String {
     }
     // Each against cat block by block, so that what drifted meanwhile cancels.
     let mut before = 1.0;
-    let mut reasons = Vec::new();
-    for arm in record.arms.iter().filter(|arm| arm.name != file_pipe::CLASSIC) {
+    let (mut changes, mut reasons) = (Vec::new(), Vec::new());
+    for arm in steps_to(best, record) {
+        changes.push(why(&arm.name));
+        // What could not run alone is part of the next step.
         let Some(now) = arm.ratio else { continue };
-        reasons.push(format!("{} {}", why(&arm.name), numbers::ratio(now / before)));
+        let changes = std::mem::take(&mut changes).join(" and ");
+        reasons.push(format!("{changes} {}", numbers::ratio(now / before)));
         before = now;
     }
     if !reasons.is_empty() {
         text += &format!("\nWhy, one change after the other: {}.", reasons.join("; "));
     }
     text
+}
+
+/// The arms each of which changes one thing more than the one before, up to this one, the first of them against
+/// the classic way. The planner's choice is no step between others.
+fn steps_to<'r>(last: &'r Arm, record: &'r Record) -> impl Iterator<Item = &'r Arm> {
+    let is_planned = |arm: &Arm| arm.name == file_pipe::PLANNED;
+    let end = record.arms.iter().position(|arm| arm.name == last.name).map_or(0, |at| at + 1);
+    record.arms[..end]
+        .iter()
+        .filter(move |arm| arm.name != file_pipe::CLASSIC && is_planned(arm) == is_planned(last))
 }
 
 /// What a step changes.
@@ -260,5 +266,52 @@ fn why(name: &str) -> &'static str {
         file_pipe::PLANNED => "the planner's choice, by the profile,",
         "splice-1M-pipe" => "splice, which hands over the file's pages instead of copying them,",
         _ => "both ends on the best CPUs, by the ladder above,",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytepath_report::Unit;
+
+    use super::*;
+
+    /// What is said of arms with these ratios.
+    fn said(ratios: [Option<f64>; 4]) -> String {
+        let names =
+            ["read-write-1M-pipe", "splice-1M-pipe", file_pipe::PLANNED, "splice-1M-pipe@x"];
+        let arm = |(name, ratio): (&str, Option<f64>)| Arm {
+            ratio,
+            median: ratio.map(|ratio| 2.0 * ratio),
+            ..Arm::new(name, Unit::GibPerSecond)
+        };
+        let classic = arm((file_pipe::CLASSIC, Some(1.0)));
+        let arms = std::iter::once(classic).chain(names.into_iter().zip(ratios).map(arm));
+        verdict(&Record { arms: arms.collect(), ..Record::default() })
+    }
+
+    #[test]
+    fn each_ratio_is_that_of_the_change_beside_it() {
+        let pipe = "a pipe of 1 MiB, so that the ends wake each other less often, 1.50x";
+        let splice = "splice, which hands over the file's pages instead of copying them,";
+        let cpus = "both ends on the best CPUs, by the ladder above,";
+        let why = |reasons: &str| format!("Why, one change after the other: {reasons}.");
+        let placed = said([Some(1.5), Some(3.0), Some(2.0), Some(6.0)]);
+        assert_eq!(
+            placed.lines().collect::<Vec<_>>(),
+            [
+                "splice-1M-pipe@x moves the file 6.00 times as fast as cat (12.0 against 2.00 GiB/s).",
+                &why(&format!("{pipe}; {splice} 2.00x; {cpus} 2.00x")),
+            ]
+        );
+        // What comes behind the best has no part in it.
+        let spliced = said([Some(1.5), Some(3.0), Some(2.0), Some(0.5)]);
+        assert_eq!(spliced.lines().nth(1), Some(&*why(&format!("{pipe}; {splice} 2.00x"))));
+        // What could not run has no figure of its own, and its change is in the next one's.
+        let without = said([Some(1.5), None, Some(2.0), Some(6.0)]);
+        let both = why(&format!("{pipe}; {splice} and {cpus} 4.00x"));
+        assert_eq!(without.lines().nth(1), Some(&*both));
+        let planned = said([Some(1.5), Some(3.0), Some(4.0), Some(2.0)]);
+        let choice = why("the planner's choice, by the profile, 4.00x");
+        assert_eq!(planned.lines().nth(1), Some(&*choice));
     }
 }

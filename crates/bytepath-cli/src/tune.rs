@@ -108,8 +108,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 fn show(path: &Path, options: &Options) -> anyhow::Result<()> {
+    let json = options.json.as_deref().map(Output::open).transpose()?;
     let profile = Profile::read(path)?;
-    tell(&profile, options, None)?;
+    tell(&profile, options, json)?;
     remark_on_places(&profile, path);
     Ok(profile.check_machine(Machine::this()).map_err(|error| error.of(path))?)
 }
@@ -124,10 +125,6 @@ fn remark_on_places(profile: &Profile, path: &Path) {
 
 /// The table, unless standard output is to hold the profile alone.
 fn tell(profile: &Profile, options: &Options, json: Option<Output>) -> anyhow::Result<()> {
-    let json = match (&options.json, json) {
-        (Some(path), None) => Some(Output::open(path)?),
-        (_, json) => json,
-    };
     let alone = options.json.as_deref().is_some_and(output::is_stdout);
     let kept = options.profile.as_deref();
     let written = json.map_or(Ok(()), |json| json.write(text(profile)?.as_bytes()));
@@ -152,6 +149,11 @@ fn text(profile: &Profile) -> anyhow::Result<String> {
 }
 
 fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
+    if output::is_stdout(path) {
+        return Err(wrong_usage(
+            "no profile is kept on standard output; --json - writes it there too",
+        ));
+    }
     // Where it goes is looked at first, so that nobody measures in vain.
     make_folder(path)?;
     let output = Output::open(path)?;
@@ -501,7 +503,7 @@ mod tests {
         let (source, sink) = ends;
         let pair = Pair { source, sink, place: None, bytes: None, choices: choices.into() };
         let looked = || Looked { run: &run, ends, pair: pair.clone(), records: Vec::new() };
-        for ended in [LabError::Interrupted, LabError::Replaced(program.clone())] {
+        for ended in [LabError::Interrupted(String::new()), LabError::Replaced(program.clone())] {
             let told = ended.to_string();
             let error = looked().after(Err(ended.into())).err().expect("all ends");
             assert_eq!(error.to_string(), told);
@@ -525,7 +527,7 @@ mod tests {
             |more| decided((End::Pipe, End::Pipe), Some(first.clone()), more).map_err(|_| "ended");
         let error = |error: LabError| Err(error.into());
         assert_eq!(after(error(LabError::NoArm("no".into()))), Ok(Some(first.clone())));
-        assert_eq!(after(error(LabError::Interrupted)), Err("ended"));
+        assert_eq!(after(error(LabError::Interrupted(String::new()))), Err("ended"));
         assert_eq!(after(Ok(None)), Ok(None), "more blocks could not tell");
     }
 

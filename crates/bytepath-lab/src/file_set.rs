@@ -277,7 +277,7 @@ pub(crate) fn is_room(directory: &Path, bytes: u64) -> std::io::Result<()> {
 }
 
 /// What can be written to a file system. One in memory without a limit (ramfs) counts no blocks at all.
-pub(crate) fn free_bytes(disk: &rustix::fs::StatVfs) -> u64 {
+pub fn free_bytes(disk: &rustix::fs::StatVfs) -> u64 {
     match disk.f_blocks {
         0 => u64::MAX,
         _ => disk.f_bavail.saturating_mul(disk.f_frsize),

@@ -105,12 +105,25 @@ pub enum LabError {
     /// Nothing to measure.
     #[error("no arm can run here:\n{0}")]
     NoArm(String),
-    /// Nothing was measured that could be told.
-    #[error("interrupted before the first block was complete")]
-    Interrupted,
+    /// Nothing was measured that could be told, but why some arms cannot run, or failed, if any.
+    #[error("interrupted before the first block was complete{0}")]
+    Interrupted(String),
     /// Nor then: what would have been measured from there on is not this program.
     #[error("{REPLACED} {} before the first block was complete; measure again", .0.display())]
     Replaced(PathBuf),
+}
+
+impl LabError {
+    /// The same, with why these cannot run, and those of these that failed did.
+    fn with(self, unavailable: &[Arm], running: &[Running]) -> LabError {
+        let reasons = reasons(unavailable, running);
+        match self {
+            LabError::Interrupted(_) if !reasons.is_empty() => {
+                LabError::Interrupted(format!(", and before that, arms failed:\n{reasons}"))
+            }
+            other => other,
+        }
+    }
 }
 
 /// How it is said that the next workers would not be of this program.
@@ -119,7 +132,7 @@ const REPLACED: &str = "another file took the place of";
 /// Why the run is to end now, if it is.
 fn end_now(observer: &dyn Observer) -> Option<LabError> {
     if observer.interrupted() {
-        return Some(LabError::Interrupted);
+        return Some(LabError::Interrupted(String::new()));
     }
     let program = Program::this().ok().filter(|program| program.is_replaced());
     program.map(|program| LabError::Replaced(program.path().to_owned()))
@@ -302,7 +315,7 @@ impl Bench {
             let work = std::mem::replace(&mut arm.work, refused);
             let tried = work.and_then(|work| work.trial(timing).map(|()| work));
             if let Some(early) = end_now(observer) {
-                return Err(early);
+                return Err(early.with(&unavailable, &running));
             }
             match tried {
                 Ok(work) => running.push(Running {
@@ -325,7 +338,7 @@ impl Bench {
             }
         }
         if running.is_empty() {
-            return Err(LabError::NoArm(reasons(&unavailable)));
+            return Err(LabError::NoArm(reasons(&unavailable, &[])));
         }
         Ok(Bench { running, unavailable, control: Vec::new(), order, blocks: 0, notes: Vec::new() })
     }
@@ -356,8 +369,11 @@ impl Bench {
         while let Some(turn) = schedule.next() {
             let work_of = lineup.work_of(turn.arm);
             observer.sample(&turn, &self.running[work_of].arm.name);
+            let could_run = self.running[work_of].failed.is_none();
             self.turn(turn, work_of, lineup, settings, &mut schedule);
             if let Some(early) = end_now(observer) {
+                // Its processes were interrupted too.
+                self.running[work_of].failed.take_if(|_| could_run);
                 return Err(early);
             }
             if !schedule.block_finished() {
@@ -413,7 +429,7 @@ impl Bench {
     fn keep_complete_blocks(&mut self, wanted: Blocks, early: LabError) -> Result<(), LabError> {
         let complete = self.blocks;
         if complete == 0 {
-            return Err(early);
+            return Err(early.with(&self.unavailable, &self.running));
         }
         for running in &mut self.running {
             // Samples come block by block, each with its costs.
@@ -595,15 +611,18 @@ pub fn has_failed(arm: &bytepath_report::Arm) -> bool {
     arm.status == Status::Unavailable && arm.why.as_ref().is_some_and(|why| why.starts_with(FAILED))
 }
 
-/// Why no arm can run, arm by arm, or once where all have the same reason.
-fn reasons(unavailable: &[Arm]) -> String {
-    let why = |arm: &Arm| arm.work.as_ref().err().cloned().unwrap_or_default();
-    match unavailable {
-        [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|arm| why(arm) == why(first)) => {
-            format!("  all {}: {}", unavailable.len(), why(first))
+/// Why arms cannot run, and those of the running ones that failed did: arm by arm, or once where all that
+/// there are have the same reason.
+fn reasons(unavailable: &[Arm], running: &[Running]) -> String {
+    let cannot = unavailable.iter().filter_map(|arm| Some((&arm.name, arm.work.as_ref().err()?)));
+    let failed = running.iter().filter_map(|one| Some((&one.arm.name, &one.failed.as_ref()?.why)));
+    let all: Vec<(&String, &String)> = cannot.chain(failed).collect();
+    match all[..] {
+        [(_, why), _, ..] if running.is_empty() && all.iter().all(|(_, other)| *other == why) => {
+            format!("  all {}: {why}", all.len())
         }
         _ => {
-            let lines = unavailable.iter().map(|arm| format!("  {}: {}", arm.name, why(arm)));
+            let lines = all.iter().map(|(name, why)| format!("  {name}: {why}"));
             lines.collect::<Vec<_>>().join("\n")
         }
     }

@@ -79,12 +79,12 @@ pub(super) const ENVIRONMENT: &[Told] = &[
     Told::new(
         "PATH",
         "Where programs to run or to measure beside are looked for.",
-        &["bench", "explain", "fleet", "run"],
+        &["bench", "doctor", "explain", "fleet", "pages", "pv", "run", "tour"],
     ),
     Told::new(
         "TMPDIR",
         "Where temporary files are made; else /tmp, of tour /var/tmp. For the rows of pv --cursor, TMP is asked next.",
-        &["bench", "explain", "fleet", "pv", "tour"],
+        &["bench", "explain", "fleet", "pv", "tour", "tune"],
     ),
     Told::new(
         "XDG_STATE_HOME",
@@ -138,7 +138,20 @@ pub(super) const FILES: &[Told] = &[
     Told::new(
         "$XDG_STATE_HOME/bytepath/profile.json",
         "What tune has measured, by which movers plan.",
-        &["bench", "cat", "cp", "doctor", "fleet-tune", "gen", "null", "pv", "run", "tee", "tune"],
+        &[
+            "bench",
+            "cat",
+            "cp",
+            "doctor",
+            "fleet-tune",
+            "gen",
+            "null",
+            "pv",
+            "run",
+            "tee",
+            "tour",
+            "tune",
+        ],
     ),
     Told::new(
         "$XDG_STATE_HOME/bytepath/left",

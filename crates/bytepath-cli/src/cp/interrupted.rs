@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use bytepath_report::numbers;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag::register_usize;
 
 use super::hand::Hand;
@@ -18,7 +17,7 @@ use super::shared::Shared;
 use super::stopping::PATIENCE;
 use super::voice::q;
 use crate::ending::{self, BY_SIGNAL};
-use crate::sys::actions::is_ignored;
+use crate::sys::actions::heeded;
 
 /// Files that are named, at most: as many as a line can hold, or so.
 const NAMED_MAX: usize = 4;
@@ -46,9 +45,8 @@ impl Interrupts {
     /// Catches them from now on; somebody has to look whether one came. Those that were ignored when the
     /// program was started stay so. Whether none ends it any more as it always did.
     pub(super) fn catch(&self) -> bool {
-        let signals = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
         let mut all = true;
-        for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
+        for signal in heeded() {
             let number = signal.unsigned_abs() as usize;
             // What is registered first is done first.
             let caught = ending::by_signal_while(signal, self.ending.clone())

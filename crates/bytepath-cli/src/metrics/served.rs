@@ -106,23 +106,28 @@ impl Client {
     }
 
     fn answer(&mut self, asked: Asked, page: &impl Fn() -> String) -> std::io::Result<()> {
-        let (status, body) = match asked {
-            Asked::Page => ("200 OK", page()),
-            Asked::Head => ("200 OK", String::new()),
-            Asked::Wrong(status) => (status, format!("{status}; ask for GET /metrics\n")),
+        let Asked { status, is_for_head } = asked;
+        let mut body = match status {
+            OK => page(),
+            wrong => format!("{wrong}; ask for GET /metrics\n"),
         };
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
              Content-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
         );
+        // Whose head tells of the body that GET gets (RFC 9110, 8.6).
+        if is_for_head {
+            body.clear();
+        }
         self.stream.set_nonblocking(false)?;
         self.stream.write_all((head + &body).as_bytes())
     }
 
     /// What is asked for, once all of that was said.
     fn asked(&mut self) -> std::io::Result<Option<Asked>> {
-        let late = || (Instant::now() >= self.until).then_some(Asked::Wrong("408 Request Timeout"));
+        let late =
+            || (Instant::now() >= self.until).then_some(Asked::unclear("408 Request Timeout"));
         let mut piece = [0; 1024];
         let count = match (&self.stream).read(&mut piece) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(late()),
@@ -136,23 +141,31 @@ impl Client {
             Ok(httparse::Status::Partial) if count > 0 && self.bytes.len() < REQUEST_BYTES_MAX => {
                 late()
             }
-            Ok(httparse::Status::Partial) | Err(_) => Some(Asked::Wrong("400 Bad Request")),
+            Ok(httparse::Status::Partial) | Err(_) => Some(Asked::unclear("400 Bad Request")),
         })
     }
 }
 
-enum Asked {
-    Page,
-    Head,
-    Wrong(&'static str),
+const OK: &str = "200 OK";
+
+/// How it is answered.
+struct Asked {
+    status: &'static str,
+    is_for_head: bool,
+}
+
+impl Asked {
+    fn unclear(status: &'static str) -> Asked {
+        Asked { status, is_for_head: false }
+    }
 }
 
 fn meant(request: &httparse::Request<'_, '_>) -> Asked {
     let path = request.path.unwrap_or_default().split('?').next();
-    match (request.method, path) {
-        (Some("GET"), Some("/metrics")) => Asked::Page,
-        (Some("HEAD"), Some("/metrics")) => Asked::Head,
-        (Some("GET" | "HEAD"), _) => Asked::Wrong("404 Not Found"),
-        _ => Asked::Wrong("405 Method Not Allowed"),
-    }
+    let status = match (request.method, path) {
+        (Some("GET" | "HEAD"), Some("/metrics")) => OK,
+        (Some("GET" | "HEAD"), _) => "404 Not Found",
+        _ => "405 Method Not Allowed",
+    };
+    Asked { status, is_for_head: request.method == Some("HEAD") }
 }

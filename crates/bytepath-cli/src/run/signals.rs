@@ -7,10 +7,10 @@
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
-use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use signal_hook::low_level::signal_name;
 
-use crate::sys::actions::is_ignored;
+use crate::sys::actions::{ENDING, heeded};
 use crate::sys::queue::Queue;
 
 /// Signals that came and were not looked at.
@@ -24,15 +24,15 @@ pub(crate) struct Signals {
 impl Signals {
     /// Catches them from now on; programs that are started get the default for what is caught.
     pub(crate) fn caught() -> std::io::Result<Signals> {
-        let queue = Queue::of(to_catch().chain([SIGCHLD]))?;
-        crate::metrics::answers(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
+        let queue = Queue::of(heeded().chain([SIGCHLD]))?;
+        crate::metrics::answers(&ENDING);
         Ok(Signals { queue, seen: Vec::new(), went_on: false })
     }
 
     /// Has the second of them end this process, whatever it is at. What comes with the first is the
     /// same once more: timeout(1) sends one to us and then to our group.
     pub(crate) fn end_by_the_second() -> std::io::Result<()> {
-        let signals = Queue::of(to_catch())?;
+        let signals = Queue::of(heeded())?;
         let wait = move || {
             let mut first = None;
             loop {
@@ -80,7 +80,7 @@ impl Signals {
             self.wait(None);
         };
         if std::thread::Builder::new().name("signals".into()).spawn(heed).is_err() {
-            crate::metrics::end_at_once(&to_catch().collect::<Vec<_>>());
+            crate::metrics::end_at_once(&heeded().collect::<Vec<_>>());
         }
     }
 
@@ -106,10 +106,6 @@ impl Signals {
         self.seen.extend(others.into_iter().filter(|signal| *signal != SIGCHLD));
         self.seen.first().copied()
     }
-}
-
-fn to_catch() -> impl Iterator<Item = i32> {
-    [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal))
 }
 
 /// Signals that come within this are one that was sent twice.

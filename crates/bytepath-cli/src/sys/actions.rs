@@ -4,6 +4,16 @@
 
 use std::mem::MaybeUninit;
 
+use libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+/// The signals that end a program unless it has handlers for them.
+pub(crate) const ENDING: [libc::c_int; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+
+/// Those of them that are not ignored: of a program that nohup has begun SIGHUP is.
+pub(crate) fn heeded() -> impl Iterator<Item = libc::c_int> {
+    ENDING.into_iter().filter(|signal| !is_ignored(*signal))
+}
+
 /// The action; none where there is no such signal.
 pub(super) fn action(signal: libc::c_int) -> Option<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();

@@ -14,10 +14,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Pid;
 
+use super::actions::ENDING;
 use super::start;
-
-/// Signals that this process may have handlers for, and that end a program which has none.
-const ENDING: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// Those that were ignored until this process caught them, as bits.
 static WERE_IGNORED: AtomicU64 = AtomicU64::new(0);

@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use bytepath::inlets::byte_sum;
 use bytepath::{Endpoint, Job, Knobs, Plan, Transfer};
 use bytepath_lab::ends::Pattern;
+use bytepath_lab::file_set::free_bytes;
 use bytepath_lab::pipe_work::Expected;
 use bytepath_report::numbers;
 use rustix::fs::{Mode, OFlags};
@@ -91,6 +92,10 @@ fn opened(path: &Path) -> anyhow::Result<File> {
     if count == 0 {
         bail!("{name} is empty; {remedy}");
     }
+    // What the kernel makes as it is read, as in /proc, is said to have none.
+    if found.len() == 0 {
+        bail!("{name} has bytes and a size of 0; {remedy}");
+    }
     Ok(file)
 }
 
@@ -127,7 +132,7 @@ fn room(folder: &Path) -> anyhow::Result<u64> {
     let name = folder.display();
     let system = rustix::fs::statvfs(folder)
         .with_context(|| format!("cannot make a file in {name}; set TMPDIR to another folder"))?;
-    let free = system.f_bavail * system.f_frsize;
+    let free = free_bytes(&system);
     if free <= SPARE_BYTES {
         bail!(
             "{name} has {} left, and {} are to stay free; free some space, name a file to move, \
@@ -245,6 +250,11 @@ mod tests {
         named.write_all(text.as_bytes()).expect("written");
         let moved = prepared(Some(named.path()), 0, &mut Vec::new()).expect("prepared");
         (named, moved)
+    }
+
+    #[test]
+    fn a_file_system_that_counts_no_blocks_is_not_full() {
+        assert!(room(Path::new("/proc")).is_ok_and(|bytes| bytes > 1 << 60));
     }
 
     #[test]

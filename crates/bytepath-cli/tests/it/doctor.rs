@@ -112,6 +112,12 @@ fn wrong_usage_ends_with_2_and_names_what_there_is() {
 }
 
 #[test]
+fn both_are_said_where_neither_the_table_nor_the_document_can_be_written() {
+    let done = shell("$bytepath doctor --json /dev/full >/dev/full");
+    done.refused(1, &["cannot write /dev/full", "standard output"]);
+}
+
+#[test]
 fn calls_that_a_filter_kills_for_are_found_and_not_made() {
     let calls = [libc::SYS_io_uring_setup, libc::SYS_bpf, libc::SYS_perf_event_open];
     let json = where_calls_kill(&calls, &["doctor", "--json", "-"]).json();

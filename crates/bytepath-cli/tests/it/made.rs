@@ -309,7 +309,7 @@ fn wrong_usage_is_refused_with_what_to_do() {
         (
             &["gen", "zeros", "--outlet", "write", "--spin-budget", "1us", "--wait", "spin"],
             2,
-            &["hybrid"],
+            &["no effect on the wait spin", "add --wait hybrid"],
         ),
         (&["gen", "zeros", "--outlet", "tee", "--pages", "huge"], 2, &["--pages has no effect"]),
         (&["gen", "zeros", "--outlet", "wide-tee", "--buf-size", "1"], 2, &["--buf-size has no"]),

@@ -722,6 +722,14 @@ fn a_socket_serves_the_page_while_the_job_runs() {
         let answer = asked(&socket, request);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer}");
     }
+    let head = asked(&socket, "HEAD /metrics HTTP/1.1\r\n\r\n");
+    let told = head.strip_suffix("\r\n\r\n").and_then(|head| head.split_once("Content-Length: "));
+    let (_, told) = told.expect("the head alone");
+    // The page that it tells of is as long as this one, or nearly: numbers grow.
+    let bytes: usize = told.split("\r\n").next().expect("a line").parse().expect("a number");
+    assert!(bytes.abs_diff(page.len()) < 100, "{bytes} for {}", page.len());
+    let head = asked(&socket, "HEAD / HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 404 ") && head.ends_with("\r\n\r\n"), "{head}");
     // One who asks and says nothing holds up neither the job nor, for long, the next.
     let silent = UnixStream::connect(&socket).expect("it listens");
     assert!(asked(&socket, "GET /metrics HTTP/1.1\r\n\r\n").contains("job_running"));

@@ -532,6 +532,7 @@ fn results_go_neither_over_each_other_nor_over_what_is_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let kept = folder.path().join("kept");
     std::fs::write(&kept, "kept").expect("a file");
+    let lost = "what is printed goes to kept, and would be lost";
     for (line, why) in [
         ("explain --json new --flame ./new -- true", "--json and --flame are one file"),
         ("explain --flame new --folded ./new -- true", "--flame and --folded are one file"),
@@ -542,6 +543,15 @@ fn results_go_neither_over_each_other_nor_over_what_is_read() {
         ("gen zeros --bytes 1 --json kept >>kept", "standard output and --json are one file"),
         ("gen zeros --bytes 1 --metrics kept >>kept", "standard output and --metrics are one file"),
         ("write --bytes-to-pipe 1 --json kept >>kept", "standard output and --json are one file"),
+        ("tune --show --json kept >>kept", lost),
+        ("tune --quick --json kept >>kept", lost),
+        ("tune --quick --profile kept >>kept", lost),
+        ("tune --quick --profile -", "no profile is kept on standard output"),
+        ("doctor --json kept >>kept", lost),
+        ("bench overhead --csv kept >>kept", lost),
+        ("run --json kept true >>kept", lost),
+        ("explain --json kept -- true >>kept", lost),
+        ("history --json kept >>kept", lost),
         ("report kept -o ./kept --format csv", "-o would be written over 'kept'"),
         ("import kept --json ./kept", "--json would be written over 'kept'"),
         ("doctor --profile kept --json ./kept", "--json would be written over 'kept'"),

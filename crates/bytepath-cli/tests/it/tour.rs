@@ -1,10 +1,14 @@
 //! `bytepath tour`: its three parts, and what it can do nothing with.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::program::{Done, bytepath, installed, may_mount, root, run, shell};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::program::{BYTEPATH, Done, bytepath, installed, may_mount, root, run, shell};
 
 /// On one CPU a tour has half the arms; two tours at once are better on two.
 fn on_one_cpu(turn: usize) -> String {
@@ -98,6 +102,7 @@ fn what_cannot_be_toured_is_refused_before_anything_is_measured() {
         (empty.as_path(), "is empty"),
         (folder.path(), "is no regular file"),
         (Path::new("/dev/null"), "is no regular file"),
+        (Path::new("/proc/version"), "has bytes and a size of 0"),
         (missing.as_path(), "No such file or directory"),
     ] {
         let done = run(bytepath(&["tour"]).arg(file)).refused(1, &[reason, remedy]);
@@ -106,6 +111,37 @@ fn what_cannot_be_toured_is_refused_before_anything_is_measured() {
     let done = run(bytepath(&["tour"]).env("TMPDIR", &missing));
     assert_eq!(done.refused(1, &["cannot make a file in", "set TMPDIR"]).stdout, "");
     run(&mut bytepath(&["tour", "--size", "0"])).refused(2, &["--size"]);
+}
+
+#[test]
+fn a_tour_that_is_interrupted_as_it_tunes_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = format!("{}{BYTEPATH} tour", on_one_cpu(0));
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut tour = Command::new(words[0]);
+    tour.args(&words[1..]).env("XDG_STATE_HOME", folder.path()).env("TMPDIR", folder.path());
+    tour.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tour = tour.spawn().expect("it starts");
+    let mut lines = BufReader::new(tour.stdout.take().expect("piped")).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line.contains("TUNED"))));
+    // Before something is measured, a signal ends it as it does anywhere.
+    let children = format!("/proc/{0}/task/{0}/children", tour.id());
+    let reads = |pid: &str| {
+        let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        words.is_ok_and(|words| words.split('\0').nth(1) == Some("read"))
+    };
+    while !std::fs::read_to_string(&children).is_ok_and(|all| all.split(' ').any(reads)) {
+        assert!(tour.try_wait().is_ok_and(|ended| ended.is_none()), "it has ended");
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&tour), Signal::INT).expect("it runs");
+    let more: Vec<String> = lines.map(|line| line.expect("text")).collect();
+    let done = tour.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.signal(), Some(Signal::INT.as_raw()), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+    let is_further = |line: &&String| line.contains("Plans go by") || line.contains("A REAL FILE");
+    assert_eq!(more.iter().find(is_further), None);
 }
 
 #[test]

@@ -35,22 +35,17 @@ fn ring(here: &Here<'_>) -> Examined {
             "available",
             "many requests on files in flight at once, by few calls",
         ),
-        refused => {
-            let switch = here.text("proc/sys/kernel/io_uring_disabled");
-            let poor = Examined::poor(
-                name,
-                refused.to_string(),
-                "files are read by one call after the other, or by threads",
-            );
-            match (switch.as_deref(), refused) {
-                (_, Ring::Failed { remedy, .. }) => poor.by(remedy.clone()),
-                (Some("1" | "2"), _) => poor
-                    .by("sysctl -w kernel.io_uring_disabled=0")
-                    .changed_by(here.change("proc/sys/kernel/io_uring_disabled", 0)),
-                _ => {
-                    poor.by("a seccomp profile that allows io_uring_setup, or a kernel that has it")
-                }
-            }
+        refused @ (Ring::NotPermitted { remedy, .. }
+        | Ring::Unknown { remedy, .. }
+        | Ring::Failed { remedy, .. }) => {
+            let why = "files are read by one call after the other, or by threads";
+            // Others than the switch may forbid it, whatever that says.
+            let switch = "kernel.io_uring_disabled";
+            let is_the_switch = remedy.contains(switch);
+            let change = || here.change(&format!("proc/sys/{}", switch.replace('.', "/")), 0);
+            Examined::poor(name, refused.to_string(), why)
+                .by(remedy.clone())
+                .changed_by(is_the_switch.then(change).flatten())
         }
     }
 }

@@ -201,7 +201,9 @@ fn swap(here: &Here<'_>) -> Examined {
             "memory lies on a disk and is waited for; compressed memory (zram) is ten times as fast",
         )
         .by(format!(
-            "{}z=$(zramctl --find --size {}M --algorithm lz4) && mkswap $z && swapon -p {above} $z{}",
+            "{}{}z=$(zramctl --find --size {}M --algorithm lz4) && mkswap $z && swapon -p {above} $z{}",
+            // What it holds would be compressed twice.
+            if has_zswap(here) { format!("echo N > /{ZSWAP} && ") } else { String::new() },
             if here.root.join(ZRAM).is_dir() { "" } else { "modprobe zram && " },
             here.machine.memory().total_bytes >> 21,
             settings.iter().map(|setting| format!(" && {setting}")).collect::<String>()
@@ -214,10 +216,13 @@ fn swap(here: &Here<'_>) -> Examined {
     Examined::good(name, found, why)
 }
 
+fn has_zswap(here: &Here<'_>) -> bool {
+    here.text(ZSWAP).is_some_and(|told| told.starts_with('Y'))
+}
+
 /// What zswap holds in memory, compressed; 0 where it is off, or does not tell (before Linux 5.19).
 fn zswapped_bytes(here: &Here<'_>) -> u64 {
-    let is_on = here.text(ZSWAP).is_some_and(|told| told.starts_with('Y'));
-    let told = here.text("proc/meminfo").filter(|_| is_on).unwrap_or_default();
+    let told = here.text("proc/meminfo").filter(|_| has_zswap(here)).unwrap_or_default();
     let line = told.lines().find_map(|line| line.strip_prefix("Zswapped:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kib.unwrap_or(0) << 10

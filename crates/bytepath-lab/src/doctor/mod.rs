@@ -239,6 +239,27 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_that_is_forbidden_is_mended_where_that_is() {
+        let switch = ("proc/sys/kernel/io_uring_disabled", "1\n");
+        let mended = |remedy: &str| {
+            let mut facts = Facts::ordinary();
+            facts.ring = bytepath::machine::Ring::NotPermitted {
+                errno: rustix::io::Errno::PERM,
+                why: "somebody forbids it".to_owned(),
+                remedy: remedy.to_owned(),
+            };
+            let (_root, one) = found("io-uring", &[switch], facts);
+            (one.finding.setting.unwrap_or_default(), one.change.is_some())
+        };
+        for (remedy, is_the_switch) in [
+            ("as root: sysctl kernel.io_uring_disabled=0", true),
+            ("run with a seccomp profile that allows io_uring_setup", false),
+        ] {
+            assert_eq!(mended(remedy), (remedy.to_owned(), is_the_switch));
+        }
+    }
+
+    #[test]
     fn limits_of_old_groups_are_lifted_in_their_own_words() {
         let root = told(&[
             ("proc/self/cgroup", "3:blkio:/in\n2:memory:/in\n"),
@@ -473,6 +494,9 @@ mod tests {
         };
         assert_eq!(setting(&[swaps]), format!("modprobe zram && {commands}"));
         assert_eq!(setting(&[swaps, ("sys/class/zram-control/hot_add", "")]), commands);
+        let zswap = "sys/module/zswap/parameters/enabled";
+        let off = format!("echo N > /{zswap} && modprobe zram && {commands}");
+        assert_eq!(setting(&[swaps, (zswap, "Y\n")]), off);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! `file-pipe`: a real file through a pipe, the classic way and by our routes, one change at a
-//! time, so that the ratio between the first and the last explains itself.
+//! time, so that the ratio between the first and the last explains itself; and as the planner would.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -82,8 +82,32 @@ fn a_run_until_the_intervals_are_narrow_that_is_interrupted_says_after_how_many_
 fn a_run_that_is_interrupted_before_a_block_is_complete_gives_nothing() {
     for samples in [0, 1, 2, 3] {
         let ended = interrupted_after(samples, Blocks::Exactly(10));
-        assert!(matches!(ended, Err(LabError::Interrupted)), "{samples}: {ended:?}");
+        assert!(matches!(&ended, Err(LabError::Interrupted(why)) if why.is_empty()), "{ended:?}");
     }
+}
+
+#[test]
+fn a_run_that_is_interrupted_early_tells_why_arms_had_failed() {
+    let none = worked("c", Err("no disk".to_owned()));
+    let told = Told { interrupted_after: Some(3), ..Told::default() };
+    let turns = told.turns.clone();
+    // The trial goes well. What fails as the run is interrupted was.
+    let failing = |name: &str| {
+        let turns = turns.clone();
+        arm(name, move |_| match turns.borrow().len() {
+            0 => Ok(1.0),
+            3 => Err("signal: 2 (SIGINT)".to_owned()),
+            _ => Err("full".to_owned()),
+        })
+    };
+    let ended = run_told(vec![none, failing("a"), failing("b")], Blocks::Exactly(9), told).0;
+    let said = ended.expect_err("no block is complete").to_string();
+    let (head, reasons) = said.split_once('\n').expect("reasons");
+    let interrupted =
+        "interrupted before the first block was complete, and before that, arms failed:";
+    assert_eq!(head, interrupted);
+    assert!(reasons.starts_with("  c: no disk\n") && reasons.contains(": full"), "{said}");
+    assert!(!reasons.contains("signal"), "{said}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytepath_lab::file_set::free_bytes;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -115,7 +116,7 @@ impl Ground {
         rustix::fs::statvfs(&self.sink).is_ok_and(|room| {
             // Some file systems count no inodes.
             let files = room.f_files == 0 || room.f_favail >= FILES;
-            files && room.f_bavail.saturating_mul(room.f_frsize) >= bytes.saturating_add(BYTES)
+            files && free_bytes(&room) >= bytes.saturating_add(BYTES)
         })
     }
 

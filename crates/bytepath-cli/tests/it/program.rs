@@ -18,7 +18,7 @@ pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(100);
 /// The program under test.
 pub(crate) const BYTEPATH: &str = env!("CARGO_BIN_EXE_bytepath");
 
-/// Where programs under test keep their state, and not where the user's is.
+/// Where programs under test keep their state.
 const STATE: (&str, &str) = ("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
 
 /// Where they keep their runs.
@@ -154,7 +154,7 @@ pub(crate) fn figure(arm: &Value, name: &str) -> Option<f64> {
 pub(crate) fn bytepath(words: &[&str]) -> Command {
     let mut command = Command::new(BYTEPATH);
     command.args(words).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
-    command.env(STATE.0, STATE.1).env(DATA.0, DATA.1);
+    away_from_home(&mut command);
     // Of a terminal, where it has one.
     command.env("TERM", "xterm");
     // What has `run` leave a text to one shell.
@@ -164,8 +164,19 @@ pub(crate) fn bytepath(words: &[&str]) -> Command {
     command
 }
 
+/// Has it, and what it starts, keep its own where the user's is not, unless it was told where.
+pub(crate) fn away_from_home(command: &mut Command) -> &mut Command {
+    for (name, folder) in [STATE, DATA] {
+        if !command.get_envs().any(|(told, _)| told == name) {
+            command.env(name, folder);
+        }
+    }
+    command
+}
+
 /// A program of its own group, told apart from all others by it.
 pub(crate) fn spawned(command: &mut Command) -> Bounded {
+    away_from_home(command);
     let child = command.process_group(0).spawn().expect("the program starts");
     let group = Pid::from_child(&child);
     Bounded { child: Some(child), group }
@@ -249,7 +260,6 @@ pub(crate) fn run_for_nobody(command: &mut Command) -> Done {
 pub(crate) fn shell(line: &str) -> Done {
     let mut command = Command::new("sh");
     command.args(["-c", line]).env("bytepath", BYTEPATH);
-    command.env(STATE.0, STATE.1).env(DATA.0, DATA.1);
     run(command.stdin(Stdio::null()))
 }
 
@@ -334,4 +344,18 @@ pub(crate) fn as_nobody() -> Option<&'static str> {
         return Some("");
     }
     installed("setpriv").then_some("setpriv --reuid 65534 --regid 65534 --clear-groups ")
+}
+
+#[test]
+fn however_a_program_is_started_it_is_kept_from_what_the_user_has() {
+    let line = "echo $XDG_STATE_HOME $XDG_DATA_HOME";
+    let own = format!("{} {}\n", STATE.1, DATA.1);
+    assert_eq!(shell(line).stdout, own);
+    let sh = || Command::new("sh");
+    assert_eq!(run(sh().args(["-c", line])).stdout, own);
+    let cleared = run(Command::new("/bin/sh").args(["-c", line]).env_clear());
+    assert_eq!(cleared.stdout, own);
+    // But for what a test is about.
+    let told = run(sh().args(["-c", line]).env(DATA.0, "told").env_remove(STATE.0));
+    assert_eq!(told.stdout.trim(), "told");
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bytepath_lab::peers::PEERS;
@@ -10,7 +10,10 @@ use bytepath_report::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, arms, bytepath, installed, run, shell, spawned, until};
+use crate::program::{
+    BYTEPATH, arms, bytepath, entries, installed, run, shell, signal_of, spawned, until,
+};
+use crate::terminal::on_terminal;
 
 /// Short enough for a test; the figures mean nothing.
 const SHORT: [&str; 8] = ["bench", "pipes", "--blocks", "3", "--time", "3ms", "--warm-up", "1ms"];
@@ -436,11 +439,12 @@ fn an_interrupted_bench_leaves_no_empty_results_behind() {
     let name = json.display().to_string();
     let words =
         ["bench", "pipes", "--arms", "write-read@same-cpu", "--time", "30s", "--json", &name];
-    let mut bench = spawned(&mut bytepath(&words));
-    let pid = rustix::process::Pid::from_child(bench.child());
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
-    bench.done();
-    assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+    let (bench, mut screen) = on_terminal(&words, Stdio::null());
+    screen.shows("block 1 of ");
+    kill_process(bench.group, Signal::TERM).expect("it runs");
+    let done = bench.done();
+    assert_eq!(signal_of(&done), Some(Signal::TERM.as_raw()), "{}", screen.whole());
+    assert_eq!(entries(folder.path()), Vec::<PathBuf>::new());
 }
 
 /// A run of the classic `yes` alone, which is this script.

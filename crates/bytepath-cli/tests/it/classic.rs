@@ -119,6 +119,7 @@ impl Outcome {
 }
 
 /// What both did.
+#[must_use]
 pub(crate) struct Both {
     line: String,
     pub(crate) theirs: Outcome,

@@ -2,6 +2,9 @@
 
 use std::process::Command;
 
+use bytepath::machine::Machine;
+use bytepath::placement::Placement;
+
 use crate::program::{installed, shell};
 
 /// The calls of both ends, in order, where strace is there and may trace.
@@ -176,11 +179,30 @@ fn buffers_in_one_mapping_are_halves_of_it() {
 
 #[test]
 fn an_end_is_put_on_its_cpu() {
-    let cpu = bytepath::machine::Machine::this().allowed_cpus().first().expect("a CPU");
+    let cpu = Machine::this().allowed_cpus().first().expect("a CPU");
     let words = format!("--cpu {cpu}");
     let Some(calls) = traced(&words, &words) else { return };
     for end in [&calls.writer, &calls.reader] {
         let pinned = named(end, "sched_setaffinity(");
         assert!(pinned.iter().any(|call| call.contains(&format!("[{cpu}]"))), "{pinned:?}");
+    }
+}
+
+#[test]
+fn an_end_is_put_where_its_placement_has_it() {
+    let machine = Machine::this();
+    for placement in Placement::distinct(machine.cpus(), machine.allowed_cpus()) {
+        let words = format!("--placement {}", placement.name);
+        let Some(calls) = traced(&words, &words) else { return };
+        for (end, calls) in [calls.writer, calls.reader].iter().enumerate() {
+            let pinned = named(calls, "sched_setaffinity(");
+            match placement.cpus {
+                Some(cpus) => assert!(
+                    pinned.iter().any(|call| call.contains(&format!("[{}]", cpus[end]))),
+                    "{words}: {pinned:?}"
+                ),
+                None => assert_eq!(pinned, Vec::<&str>::new(), "{words}"),
+            }
+        }
     }
 }

@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::program::{
-    BYTEPATH, Bounded, HANGS_AFTER, bytepath, figure, installed, may_mount, run, shell, spawned,
-    text, until,
+    Bounded, HANGS_AFTER, bytepath, children, ended, figure, installed, may_mount, run, shell,
+    spawned, text, until,
 };
 
 /// As little as shows that every arm runs.
@@ -433,25 +433,13 @@ fn nothing_stays_when_the_bench_is_killed() {
     let more = ["--time", "10s", "--blocks", "2"];
     let mut bench = bytepath(&[&words[..], &more].concat());
     let mut bench = spawned(bench.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let pid = bench.child().id();
-    let children = || shell(&format!("pgrep -P {pid}")).stdout;
-    let begun = std::time::Instant::now();
-    let mut of = children();
-    while of.lines().count() != 2 && begun.elapsed() < std::time::Duration::from_secs(60) {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        of = children();
-    }
-    assert_eq!(of.lines().count(), 2, "{BYTEPATH} starts a service and clients");
+    let pid = bench.group;
+    let mut both = Vec::new();
+    until("a service and clients", || {
+        both = children(pid);
+        both.len() == 2
+    });
     bench.child().kill().expect("killed");
     bench.child().wait().expect("it is gone");
-    let gone = || {
-        of.lines().all(|child| {
-            let status = std::fs::read_to_string(format!("/proc/{child}/cmdline"));
-            !status.is_ok_and(|line| line.contains("bytepath"))
-        })
-    };
-    while !gone() && begun.elapsed() < std::time::Duration::from_secs(60) {
-        std::thread::yield_now();
-    }
-    assert!(gone(), "{of:?} are still there");
+    both.into_iter().for_each(ended);
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::program::{
-    arms, as_nobody, bytepath, figure, installed, root, run, shell, spawned, until,
+    arms, as_nobody, bytepath, children, figure, installed, root, run, shell, spawned, until,
 };
 
 /// Short enough for a test; the figures mean nothing.
@@ -192,13 +192,11 @@ fn without_the_right_to_a_namespace_the_reason_and_the_remedy_are_told() {
 }
 
 /// The processes below one, by their numbers and lines.
-fn below(pid: &str) -> Vec<(String, String)> {
-    let children =
-        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+fn below(pid: Pid) -> Vec<(Pid, String)> {
     let mut all = Vec::new();
-    for child in children.split_whitespace() {
+    for child in children(pid) {
         let line = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
-        all.push((child.to_owned(), line));
+        all.push((child, line));
         all.extend(below(child));
     }
     all
@@ -217,13 +215,12 @@ fn a_run_that_is_ended_takes_all_its_processes_with_it() {
         let mut command = yard.command(&words);
         let mut bench = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
         let pid = Pid::from_child(bench.child());
-        let number = pid.as_raw_nonzero().to_string();
-        let is_worker = |(_, line): &(String, String)| line.contains("nginx: worker");
-        until("nginx's worker", || below(&number).iter().any(is_worker));
-        let all = below(&number);
+        let is_worker = |(_, line): &(Pid, String)| line.contains("nginx: worker");
+        until("nginx's worker", || below(pid).iter().any(is_worker));
+        let all = below(pid);
         kill_process(pid, signal).expect("it runs");
         bench.child().wait().expect("it ends");
-        let is_gone = |(pid, line): &(String, String)| {
+        let is_gone = |(pid, line): &(Pid, String)| {
             let now = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             now.is_empty() || now != *line
         };

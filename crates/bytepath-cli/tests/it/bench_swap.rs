@@ -19,8 +19,8 @@ use tempfile::TempDir;
 
 use crate::bench_devices::{Loop, Use};
 use crate::program::{
-    Done, as_nobody, bytepath, entries, figure, installed, may_mount, root, run, shell, spawned,
-    text, until,
+    Done, as_nobody, bytepath, children, entries, figure, installed, may_mount, root, run, shell,
+    spawned, text, until,
 };
 
 /// As little as swaps at all; the figures mean nothing.
@@ -363,14 +363,10 @@ fn cut_short(yard: &Yard, arm: &str, signal: Signal, far: Far) {
     until("the run", || match far {
         Far::Noted => !yard.notes().is_empty(),
         Far::Swapping => yard.is_swapping(),
-        Far::Touching => {
-            let children = format!("/proc/{0}/task/{0}/children", pid.as_raw_nonzero());
-            let children = fs::read_to_string(children).unwrap_or_default();
-            children.split_whitespace().any(|child| {
-                let line = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
-                line.split('\0').nth(1) == Some("touch")
-            })
-        }
+        Far::Touching => children(pid).into_iter().any(|child| {
+            let line = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            line.split('\0').nth(1) == Some("touch")
+        }),
     });
     kill_process(pid, signal).expect("it runs");
     bench.child().wait().expect("it ends");

@@ -10,8 +10,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 use crate::program::{
-    BYTEPATH, as_nobody, bytepath, catches, installed, may_mount, root, run, shell, spawned, until,
-    where_calls_kill,
+    BYTEPATH, as_nobody, bytepath, catches, children, installed, may_mount, root, run, shell,
+    spawned, until, where_calls_kill,
 };
 
 /// A child that works for a moment.
@@ -255,17 +255,8 @@ fn an_interruption_shows_what_there_is_and_leaves_nothing_running() {
     let mut running = spawned(command.process_group(0));
     let pid = Pid::from_child(running.child());
     // Its child does not run before it is watched.
-    let children = format!("/proc/{0}/task/{0}/children", pid.as_raw_nonzero());
-    let sleeps = || {
-        let children = fs::read_to_string(&children).unwrap_or_default();
-        let name = |child| fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
-        children.split_whitespace().any(|child| name(child) == "sleep\n")
-    };
-    let began = Instant::now();
-    while !sleeps() {
-        assert!(began.elapsed() < Duration::from_secs(60), "it was not started");
-        std::thread::sleep(Duration::from_micros(200));
-    }
+    let name = |child| fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+    until("its start", || children(pid).into_iter().any(|child| name(child) == "sleep\n"));
     kill_process_group(pid, Signal::INT).expect("it runs");
     let done = running.done();
     assert!(!done.status.success(), "{done:?}");

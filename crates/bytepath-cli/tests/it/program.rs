@@ -120,6 +120,15 @@ pub(crate) fn runs(process: Pid) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, after)| !after.starts_with(['Z', 'X']))
 }
 
+/// The processes that one has started, and not reaped.
+pub(crate) fn children(process: Pid) -> Vec<Pid> {
+    let threads = entries(Path::new(&format!("/proc/{process}/task")));
+    let lists = threads.iter().filter_map(|it| fs::read_to_string(it.join("children")).ok());
+    let numbers =
+        lists.flat_map(|list| list.split_whitespace().map(str::parse).collect::<Vec<_>>());
+    numbers.filter_map(|number| Pid::from_raw(number.ok()?)).collect()
+}
+
 /// Whether a process has a handler for this signal.
 pub(crate) fn catches(process: Pid, signal: Signal) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();

@@ -15,7 +15,9 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{tcgetpgrp, tcgetsid};
 
 use crate::calls::may_trace;
-use crate::program::{BYTEPATH, Bounded, bytepath, installed, run, shell, spawned};
+use crate::program::{
+    BYTEPATH, Bounded, bytepath, children, installed, run, shell, spawned, until,
+};
 use crate::pv_others::stuck;
 
 const HANGS_AFTER: Duration = Duration::from_secs(60);
@@ -168,12 +170,7 @@ fn a_stage_that_answers_sigterm_is_waited_for() {
 
 #[track_caller]
 fn has_no_children(pid: Pid) {
-    let children = format!("/proc/{0}/task/{0}/children", pid.as_raw_nonzero());
-    let until = Instant::now() + HANGS_AFTER;
-    while std::fs::read_to_string(&children).is_ok_and(|children| !children.is_empty()) {
-        assert!(Instant::now() < until, "there are children yet");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("the end of its children", || children(pid).is_empty());
 }
 
 #[test]

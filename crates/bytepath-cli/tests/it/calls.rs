@@ -1,5 +1,6 @@
 //! Each option really does what it says: by the system calls that strace(1) sees.
 
+use std::path::Path;
 use std::process::Command;
 
 use bytepath::machine::Machine;
@@ -44,8 +45,26 @@ pub(crate) fn may_trace() -> bool {
     may
 }
 
+/// strace(1)'s words to run what follows with these faults, of which it keeps a log.
+pub(crate) fn faulty(log: &str, faults: &[&str]) -> String {
+    let inject: String = faults.iter().map(|fault| format!("-e inject={fault} ")).collect();
+    format!("strace -qqq -o {log} -e signal=none {inject}")
+}
+
+/// A test of a fault that does not occur would pass.
+#[track_caller]
+pub(crate) fn assert_fired(log: &Path, what: &str) {
+    assert!(fired(log), "{what}: it never fires");
+}
+
+/// Whether one of the faults met a call.
+pub(crate) fn fired(log: &Path) -> bool {
+    let log = std::fs::read(log).expect("strace wrote it");
+    String::from_utf8_lossy(&log).contains("(INJECTED)")
+}
+
 /// The calls without the number of the process before each, nor the blanks that align them.
-fn calls(file: &std::path::Path) -> Vec<String> {
+fn calls(file: &Path) -> Vec<String> {
     let text = std::fs::read(file).expect("strace wrote it");
     let text = String::from_utf8_lossy(&text);
     let call = |line: &str| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");

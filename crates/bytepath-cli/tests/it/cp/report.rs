@@ -168,6 +168,25 @@ fn what_went_wrong_is_in_the_document() {
 }
 
 #[test]
+fn so_many_errors_are_told_as_are_asked_for_and_the_others_counted() {
+    let line = "$bytepath cp --json - --json-errors";
+    for (most, told) in [("0", 0), ("1", 1), ("2", 2), ("3", 3), ("1000000", 3)] {
+        let done = in_folder(&format!("{line} {most} x y z ."));
+        let document = document(&done.stdout);
+        let sources = document.errors.iter().filter_map(|error| error.source.as_ref());
+        let names: Vec<_> = sources.map(|source| source.name.as_str()).collect();
+        assert_eq!(names, ["x", "y", "z"][..told], "{most}: {done:?}");
+        assert_eq!(document.errors_left_out, 3 - told as u64, "{most}: {done:?}");
+        assert_eq!(done.stderr.lines().count(), 3, "all are said: {done:?}");
+    }
+    for most in ["x", "-1"] {
+        let said = format!("invalid value '{most}' for '--json-errors");
+        in_folder(&format!("{line} {most} x .")).refused(1, &[&said]);
+    }
+    in_folder("$bytepath cp --json-errors 1 large new").refused(1, &["--json"]);
+}
+
+#[test]
 fn lines_that_cannot_be_written_take_no_document_along() {
     let done =
         in_folder("$bytepath cp --json said --json-files /dev/full large c; echo $? >&2; cat said");

@@ -113,6 +113,61 @@ fn what_makes_no_sense_is_refused() {
     run(&mut bytepath(&["bench", "pipes", "--hz", "99"])).refused(2, &["need --explain"]);
 }
 
+/// What each way of explaining the work draws, with these words, and the stacks that it writes.
+#[track_caller]
+fn drawn(words: &str) -> Vec<(String, Vec<String>)> {
+    let ways = [
+        format!("explain --tree --folded f {words} -- sh -c '{WORKS}'"),
+        format!("run --explain --tree --folded f {words} '{WORKS}'"),
+        format!("bench cmd --explain --blocks 2 --no-store --tree --folded f {words} '{WORKS}'"),
+    ];
+    let drawn = |way: &String| {
+        let dir = tempfile::tempdir().expect("a directory");
+        let done =
+            shell(&format!("cd {} && $bytepath {way} && cat f >stacks", dir.path().display()));
+        assert!(done.status.success(), "{way}: {done:?}");
+        let stacks = fs::read_to_string(dir.path().join("stacks")).expect("they are written");
+        (done.stdout + &done.stderr, stacks.lines().map(str::to_owned).collect())
+    };
+    ways.iter().map(drawn).collect()
+}
+
+#[test]
+fn the_thread_and_the_function_that_are_asked_for_are_all_that_is_shown() {
+    if !may_see_all() {
+        return;
+    }
+    for (said, stacks) in drawn("--thread md5sum") {
+        assert!(!stacks.is_empty(), "{said}");
+        assert!(stacks.iter().all(|stack| stack.starts_with("md5sum")), "{stacks:?}");
+    }
+    for (said, stacks) in drawn("--symbol '*read*'") {
+        assert!(!stacks.is_empty(), "{said}");
+        assert!(stacks.iter().all(|stack| stack.contains("read")), "{stacks:?}");
+    }
+}
+
+#[test]
+fn branches_of_less_than_the_share_that_is_asked_for_are_left_out() {
+    if !may_see_all() {
+        return;
+    }
+    // Of what the tables show there is one decimal.
+    let shares = |said: &str| -> Vec<f64> {
+        let words = said.split(|letter: char| !letter.is_ascii_digit() && !".%".contains(letter));
+        let shares = words.filter_map(|word| word.strip_suffix('%'));
+        let of_branches = shares.filter(|it| it.split_once('.').is_some_and(|it| it.1.len() == 2));
+        of_branches.map(|share| share.parse().expect("a number")).collect()
+    };
+    for (said, _) in drawn("--min-share 10") {
+        let shares = shares(&said);
+        assert!(!shares.is_empty() && shares.iter().all(|share| *share >= 10.0), "{said}");
+    }
+    for (said, _) in drawn("--min-share 0") {
+        assert!(shares(&said).iter().any(|share| *share < 1.0), "{said}");
+    }
+}
+
 #[test]
 fn every_file_that_was_asked_for_is_written_and_can_be_read() {
     if !may_see_all() {

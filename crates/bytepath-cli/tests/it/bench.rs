@@ -457,6 +457,20 @@ fn of_yes(script: &str) -> (tempfile::TempDir, Command) {
 }
 
 #[test]
+fn kinds_of_made_up_bytes_are_those_that_are_asked_for() {
+    let listed = |kinds: &str| {
+        let words = ["bench", "gen", "--list", "--kind", kinds];
+        let arms = run(&mut bytepath(&words)).well().stdout;
+        let kinds = arms.lines().filter_map(|arm| Some(arm.split_once('/')?.0.to_owned()));
+        kinds.collect::<std::collections::BTreeSet<_>>()
+    };
+    let of = |kinds: &[&str]| kinds.iter().map(|&kind| kind.to_owned()).collect();
+    assert_eq!(listed("zeros"), of(&["zeros"]));
+    assert_eq!(listed("yes,fizzbuzz"), of(&["yes", "fizzbuzz"]));
+    run(&mut bytepath(&["bench", "gen", "--kind", "nope"])).refused(2, &["nope", "fizzbuzz"]);
+}
+
+#[test]
 fn what_a_writer_complained_of_is_told() {
     let (_folder, mut bench) = of_yes("echo 'yes: error while loading' >&2; exit 127");
     let said = "the writer failed (exit status: 127); it said: yes: error while loading";

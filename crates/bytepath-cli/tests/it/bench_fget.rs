@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::program::{
-    Bounded, HANGS_AFTER, bytepath, children, ended, figure, installed, may_mount, run, shell,
-    spawned, text, until,
+    Bounded, HANGS_AFTER, bytepath, children, ended, entries, figure, installed, may_mount, run,
+    shell, signal_of, spawned, text, until,
 };
 
 /// As little as shows that every arm runs.
@@ -424,6 +424,19 @@ fn a_service_that_fails_beside_others_is_told_with_what_it_said() {
                 >/proc/sys/net/ipv4/ip_local_port_range && exec $bytepath bench fget --arms \
                 tcp/t=2/c=64/processes --threads 2 --connections 64 --quick --no-store'";
     shell(line).refused(1, &["tcp/t=2/c=64/processes: ", "Address already in use"]);
+}
+
+#[test]
+fn clients_have_as_many_threads_as_are_asked_for() {
+    let words = ["bench", "fget", "--threads", "1", "--connections", "64", "--sockets", "unix"];
+    let more = ["--arms", "unix/t=1/c=64/single-thread", "--clients", "5", "--time", "60s"];
+    let mut bench = bytepath(&[&words[..], &more].concat());
+    let bench = spawned(bench.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    // And one that waits for them.
+    let threads = |process| entries(Path::new(&format!("/proc/{process}/task"))).len();
+    until("six threads", || children(bench.group).into_iter().any(|child| threads(child) == 6));
+    kill_process(bench.group, Signal::TERM).expect("it runs");
+    assert_eq!(signal_of(&bench.done()), Some(Signal::TERM.as_raw()));
 }
 
 /// A killed service, or one whose starter is gone, does not stay.

@@ -57,7 +57,7 @@ fn a_pipe_of_its_own_that_cannot_be_had_changes_nothing() {
         return;
     }
     for (fault, lines) in
-        [("pipe2:error=EMFILE", &TO_SEVERAL[..]), ("pipe2:error=ENFILE:when=2", &TO_SEVERAL[1..])]
+        [("pipe2:error=EMFILE", TO_SEVERAL), ("pipe2:error=ENFILE:when=2", &TO_SEVERAL[1..])]
     {
         let tee_with = faulty(&[fault]);
         for line in lines {

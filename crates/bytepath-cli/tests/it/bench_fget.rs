@@ -5,14 +5,13 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::program::{
-    Bounded, HANGS_AFTER, bytepath, children, ended, entries, figure, installed, may_mount, run,
-    shell, signal_of, spawned, text, until,
+    Bounded, bytepath, children, ended, entries, figure, installed, may_mount, run, shell,
+    signal_of, spawned, text, until,
 };
 
 /// As little as shows that every arm runs.
@@ -160,23 +159,16 @@ fn a_memcached_ends_with_a_run_that_is_killed_and_its_folder_goes_with_the_next(
     let words = ["--peer", "memcached", "--arms", "unix*memcached", "--blocks", "1000"];
     let mut command = bench(&[&words[..], &["--time", "1s"]].concat());
     let mut killed = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
-    let began = Instant::now();
     let sockets = || {
         let folders = std::fs::read_dir(folder.path()).expect("it lists").flatten();
         folders.map(|entry| entry.path().join("socket")).collect::<Vec<_>>()
     };
     let answers = |socket: &PathBuf| UnixStream::connect(socket).is_ok();
-    while !sockets().iter().any(answers) {
-        assert!(began.elapsed() < HANGS_AFTER, "memcached answers");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("memcached's answer", || sockets().iter().any(answers));
     kill_process(Pid::from_child(killed.child()), Signal::KILL).expect("it runs");
     killed.child().wait().expect("it ends");
     assert_eq!(sockets().len(), 1);
-    while sockets().iter().any(answers) {
-        assert!(began.elapsed() < HANGS_AFTER, "memcached ends");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("memcached's end", || !sockets().iter().any(answers));
     let next = run(&mut bench(&["--list"]));
     assert!(next.status.success() && next.stderr.contains("removed "), "{next:?}");
     assert!(sockets().is_empty());

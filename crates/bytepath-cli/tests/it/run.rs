@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::program::{BYTEPATH, Done, bytepath, installed, run, shell, signal_of};
+use crate::program::{BYTEPATH, Done, as_published, bytepath, installed, run, shell, signal_of};
 
 /// The text as a shell runs it, and as `bytepath run` does with that shell.
 fn both(shell: &str, text: &str) -> [Done; 2] {
@@ -501,8 +501,7 @@ fn told(words: &[&str]) -> Value {
     run(&mut bytepath(&[&["run", "--json", &file_name], words].concat()));
     let text = std::fs::read_to_string(file).expect("it is told");
     let told: Value = serde_json::from_str(&text).expect("it is JSON");
-    let schema: Value = serde_json::from_str(bytepath_report::schema::PUBLISHED_RAN).expect("JSON");
-    jsonschema::validate(&schema, &told).unwrap_or_else(|error| panic!("{error}: {text}"));
+    as_published("run", &told);
     told
 }
 

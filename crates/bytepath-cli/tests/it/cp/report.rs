@@ -1,10 +1,10 @@
 //! What `cp` tells of what it did, and how it gets past the page cache and to the device.
 
-use bytepath_report::{Copied, CopiedEntry, EntryKind, Outcome, schema};
+use bytepath_report::{Copied, CopiedEntry, EntryKind, Outcome};
 use serde_json::Value;
 
 use crate::calls::may_trace;
-use crate::program::{Done, installed, may_mount, root, shell};
+use crate::program::{Done, as_published, installed, may_mount, root, shell};
 
 fn in_folder(lines: &str) -> Done {
     let folder = tempfile::tempdir().expect("a folder");
@@ -17,11 +17,8 @@ fn in_folder(lines: &str) -> Done {
 /// The document, after it was held against the published schema.
 #[track_caller]
 fn document(text: &str) -> Copied {
-    let schema: Value = serde_json::from_str(schema::PUBLISHED_COPIED).expect("it is JSON");
-    let validator = jsonschema::validator_for(&schema).expect("a schema");
     let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
-    let complaints: Vec<_> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
-    assert!(complaints.is_empty(), "{complaints:?}: {text}");
+    as_published("cp", &value);
     serde_json::from_value(value).expect("it is what the types say")
 }
 

@@ -124,8 +124,14 @@ pub(crate) fn ended(process: Pid) {
 
 /// Whether a process has not ended yet.
 pub(crate) fn runs(process: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let stat = told_of(process, "stat");
     stat.rsplit_once(") ").is_some_and(|(_, after)| !after.starts_with(['Z', 'X']))
+}
+
+/// What a file of /proc tells of a process, whose name may be no text; nothing where it has ended.
+fn told_of(process: Pid, file: &str) -> String {
+    let told = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+    String::from_utf8_lossy(&told).into_owned()
 }
 
 /// The processes that one has started, and not reaped.
@@ -139,7 +145,7 @@ pub(crate) fn children(process: Pid) -> Vec<Pid> {
 
 /// Whether a process has a handler for this signal.
 pub(crate) fn catches(process: Pid, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let status = told_of(process, "status");
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     caught.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)

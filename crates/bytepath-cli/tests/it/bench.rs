@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bytepath_lab::peers::PEERS;
-use bytepath_report::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, arms, bytepath, installed, run, shell, spawned, until};
+use crate::program::{
+    BYTEPATH, arms, as_published, bytepath, entries, installed, run, shell, signal_of, spawned,
+    until,
+};
+use crate::terminal::on_terminal;
 
 /// Short enough for a test; the figures mean nothing.
 const SHORT: [&str; 8] = ["bench", "pipes", "--blocks", "3", "--time", "3ms", "--warm-up", "1ms"];
@@ -38,11 +41,8 @@ fn list(words: &[&str]) -> Vec<String> {
 
 #[test]
 fn the_record_is_what_the_published_schema_says() {
-    let schema: Value = serde_json::from_str(schema::PUBLISHED).expect("the schema is JSON");
-    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
     let record = record(&["--arms", "*@same-cpu", "--peer", "cat"]);
-    let complaints: Vec<_> = schema.iter_errors(&record).map(|error| error.to_string()).collect();
-    assert_eq!(complaints, Vec::<String>::new());
+    as_published("record", &record);
     assert_eq!(record["blocks"], 3);
     for arm in arms(&record) {
         let why = arm["why"].as_str().unwrap_or_default();
@@ -436,11 +436,12 @@ fn an_interrupted_bench_leaves_no_empty_results_behind() {
     let name = json.display().to_string();
     let words =
         ["bench", "pipes", "--arms", "write-read@same-cpu", "--time", "30s", "--json", &name];
-    let mut bench = spawned(&mut bytepath(&words));
-    let pid = rustix::process::Pid::from_child(bench.child());
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
-    bench.done();
-    assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+    let (bench, mut screen) = on_terminal(&words, Stdio::null());
+    screen.shows("block 1 of ");
+    kill_process(bench.group, Signal::TERM).expect("it runs");
+    let done = bench.done();
+    assert_eq!(signal_of(&done), Some(Signal::TERM.as_raw()), "{}", screen.whole());
+    assert_eq!(entries(folder.path()), Vec::<PathBuf>::new());
 }
 
 /// A run of the classic `yes` alone, which is this script.
@@ -450,6 +451,20 @@ fn of_yes(script: &str) -> (tempfile::TempDir, Command) {
     let mut command = bytepath(&words);
     command.env("PATH", path);
     (folder, command)
+}
+
+#[test]
+fn kinds_of_made_up_bytes_are_those_that_are_asked_for() {
+    let listed = |kinds: &str| {
+        let words = ["bench", "gen", "--list", "--kind", kinds];
+        let arms = run(&mut bytepath(&words)).well().stdout;
+        let kinds = arms.lines().filter_map(|arm| Some(arm.split_once('/')?.0.to_owned()));
+        kinds.collect::<std::collections::BTreeSet<_>>()
+    };
+    let of = |kinds: &[&str]| kinds.iter().map(|&kind| kind.to_owned()).collect();
+    assert_eq!(listed("zeros"), of(&["zeros"]));
+    assert_eq!(listed("yes,fizzbuzz"), of(&["yes", "fizzbuzz"]));
+    run(&mut bytepath(&["bench", "gen", "--kind", "nope"])).refused(2, &["nope", "fizzbuzz"]);
 }
 
 #[test]

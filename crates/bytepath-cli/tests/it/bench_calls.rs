@@ -1,13 +1,13 @@
 //! `bytepath bench calls`: operations by system calls and in batches on a ring.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use bytepath_report::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::program::{HANGS_AFTER, arms, bytepath, installed, may_mount, run, shell, spawned};
+use crate::program::{
+    arms, as_published, bytepath, installed, may_mount, run, shell, spawned, until,
+};
 
 /// Blocks and times that take no time; the figures mean nothing.
 const SHORT: [&str; 6] = ["--blocks", "2", "--time", "2ms", "--warm-up", "1ms"];
@@ -40,10 +40,7 @@ fn every_operation_runs_in_every_way_and_answers_what_it_should() {
         assert!(arm["median"].as_f64().is_some_and(|median| median > 0.0), "{}", arm["name"]);
     }
     assert_eq!(std::fs::read_dir(folder).expect("it lists").count(), 0, "nothing is left");
-    let schema: Value = serde_json::from_str(schema::PUBLISHED).expect("the schema is JSON");
-    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
-    let complaints: Vec<_> = schema.iter_errors(&record).map(|error| error.to_string()).collect();
-    assert_eq!(complaints, Vec::<String>::new());
+    as_published("record", &record);
 }
 
 #[test]
@@ -148,11 +145,7 @@ fn a_run_that_is_ended_leaves_no_file_and_what_a_killed_one_left_goes_with_the_n
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let mut command = bench(&["--blocks", "1000", "--time", "50ms", "--ops", "read"]);
         let mut bench = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
-        let began = Instant::now();
-        while there() == 0 {
-            assert!(began.elapsed() < HANGS_AFTER, "it makes a file");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("a file", || there() > 0);
         kill_process(Pid::from_child(bench.child()), signal).expect("it runs");
         bench.child().wait().expect("it ends");
         assert_eq!(there() > 0, signal == Signal::KILL, "{signal:?}");

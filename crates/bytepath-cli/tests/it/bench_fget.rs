@@ -5,14 +5,13 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::program::{
-    BYTEPATH, Bounded, HANGS_AFTER, bytepath, figure, installed, may_mount, run, shell, spawned,
-    text, until,
+    Bounded, bytepath, children, ended, entries, figure, installed, may_mount, run, shell,
+    signal_of, spawned, text, until,
 };
 
 /// As little as shows that every arm runs.
@@ -160,23 +159,16 @@ fn a_memcached_ends_with_a_run_that_is_killed_and_its_folder_goes_with_the_next(
     let words = ["--peer", "memcached", "--arms", "unix*memcached", "--blocks", "1000"];
     let mut command = bench(&[&words[..], &["--time", "1s"]].concat());
     let mut killed = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
-    let began = Instant::now();
     let sockets = || {
         let folders = std::fs::read_dir(folder.path()).expect("it lists").flatten();
         folders.map(|entry| entry.path().join("socket")).collect::<Vec<_>>()
     };
     let answers = |socket: &PathBuf| UnixStream::connect(socket).is_ok();
-    while !sockets().iter().any(answers) {
-        assert!(began.elapsed() < HANGS_AFTER, "memcached answers");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("memcached's answer", || sockets().iter().any(answers));
     kill_process(Pid::from_child(killed.child()), Signal::KILL).expect("it runs");
     killed.child().wait().expect("it ends");
     assert_eq!(sockets().len(), 1);
-    while sockets().iter().any(answers) {
-        assert!(began.elapsed() < HANGS_AFTER, "memcached ends");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("memcached's end", || !sockets().iter().any(answers));
     let next = run(&mut bench(&["--list"]));
     assert!(next.status.success() && next.stderr.contains("removed "), "{next:?}");
     assert!(sockets().is_empty());
@@ -426,6 +418,19 @@ fn a_service_that_fails_beside_others_is_told_with_what_it_said() {
     shell(line).refused(1, &["tcp/t=2/c=64/processes: ", "Address already in use"]);
 }
 
+#[test]
+fn clients_have_as_many_threads_as_are_asked_for() {
+    let words = ["bench", "fget", "--threads", "1", "--connections", "64", "--sockets", "unix"];
+    let more = ["--arms", "unix/t=1/c=64/single-thread", "--clients", "5", "--time", "60s"];
+    let mut bench = bytepath(&[&words[..], &more].concat());
+    let bench = spawned(bench.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    // And one that waits for them.
+    let threads = |process| entries(Path::new(&format!("/proc/{process}/task"))).len();
+    until("six threads", || children(bench.group).into_iter().any(|child| threads(child) == 6));
+    kill_process(bench.group, Signal::TERM).expect("it runs");
+    assert_eq!(signal_of(&bench.done()), Some(Signal::TERM.as_raw()));
+}
+
 /// A killed service, or one whose starter is gone, does not stay.
 #[test]
 fn nothing_stays_when_the_bench_is_killed() {
@@ -433,25 +438,13 @@ fn nothing_stays_when_the_bench_is_killed() {
     let more = ["--time", "10s", "--blocks", "2"];
     let mut bench = bytepath(&[&words[..], &more].concat());
     let mut bench = spawned(bench.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let pid = bench.child().id();
-    let children = || shell(&format!("pgrep -P {pid}")).stdout;
-    let begun = std::time::Instant::now();
-    let mut of = children();
-    while of.lines().count() != 2 && begun.elapsed() < std::time::Duration::from_secs(60) {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        of = children();
-    }
-    assert_eq!(of.lines().count(), 2, "{BYTEPATH} starts a service and clients");
+    let pid = bench.group;
+    let mut both = Vec::new();
+    until("a service and clients", || {
+        both = children(pid);
+        both.len() == 2
+    });
     bench.child().kill().expect("killed");
     bench.child().wait().expect("it is gone");
-    let gone = || {
-        of.lines().all(|child| {
-            let status = std::fs::read_to_string(format!("/proc/{child}/cmdline"));
-            !status.is_ok_and(|line| line.contains("bytepath"))
-        })
-    };
-    while !gone() && begun.elapsed() < std::time::Duration::from_secs(60) {
-        std::thread::yield_now();
-    }
-    assert!(gone(), "{of:?} are still there");
+    both.into_iter().for_each(ended);
 }

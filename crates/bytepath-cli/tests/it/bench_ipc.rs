@@ -1,10 +1,9 @@
 //! `bytepath bench ipc`: a file from one process to another.
 
 use bytepath_lab::passing::{Keeps, WAYS};
-use bytepath_report::schema;
 use serde_json::Value;
 
-use crate::program::{arms, bytepath, installed, run, shell};
+use crate::program::{arms, as_published, bytepath, installed, run, shell};
 
 fn record(words: &[&str]) -> Value {
     let words = [&["bench", "ipc", "--blocks", "2", "--json", "-"][..], words].concat();
@@ -57,10 +56,7 @@ fn every_way_brings_every_byte_to_every_sink() {
 #[test]
 fn the_record_is_valid_and_each_placement_has_its_reference() {
     let record = record(&["--bytes", "300K", "--dir", "/tmp", "--arms", "pipe-*,channel*"]);
-    let schema: Value = serde_json::from_str(schema::PUBLISHED).expect("the schema is JSON");
-    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
-    let complaints: Vec<_> = schema.iter_errors(&record).map(|error| error.to_string()).collect();
-    assert_eq!(complaints, Vec::<String>::new());
+    as_published("record", &record);
     for arm in arms(&record).iter().filter(|arm| arm["reference"] == true) {
         assert!(name(arm).starts_with("pipe-read-write@"), "{arm}");
     }

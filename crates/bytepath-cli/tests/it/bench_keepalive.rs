@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use bytepath::shell::quoted;
-use bytepath_report::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::program::{
-    arms, as_nobody, bytepath, figure, installed, root, run, shell, spawned, until,
+    arms, as_nobody, as_published, bytepath, children, figure, installed, root, run, shell,
+    spawned, until,
 };
 
 /// Short enough for a test; the figures mean nothing.
@@ -117,10 +117,7 @@ fn every_way_answers_every_request_and_kept_connections_are_few() {
             false => assert!(opened <= 12.0 && waits < 12.0, "{name}: {opened}, {waits}"),
         }
     }
-    let schema: Value = serde_json::from_str(schema::PUBLISHED).expect("the schema is JSON");
-    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
-    let complaints: Vec<_> = schema.iter_errors(&record).map(|error| error.to_string()).collect();
-    assert_eq!(complaints, Vec::<String>::new());
+    as_published("record", &record);
     yard.is_clean();
 }
 
@@ -192,13 +189,11 @@ fn without_the_right_to_a_namespace_the_reason_and_the_remedy_are_told() {
 }
 
 /// The processes below one, by their numbers and lines.
-fn below(pid: &str) -> Vec<(String, String)> {
-    let children =
-        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+fn below(pid: Pid) -> Vec<(Pid, String)> {
     let mut all = Vec::new();
-    for child in children.split_whitespace() {
+    for child in children(pid) {
         let line = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
-        all.push((child.to_owned(), line));
+        all.push((child, line));
         all.extend(below(child));
     }
     all
@@ -217,13 +212,12 @@ fn a_run_that_is_ended_takes_all_its_processes_with_it() {
         let mut command = yard.command(&words);
         let mut bench = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
         let pid = Pid::from_child(bench.child());
-        let number = pid.as_raw_nonzero().to_string();
-        let is_worker = |(_, line): &(String, String)| line.contains("nginx: worker");
-        until("nginx's worker", || below(&number).iter().any(is_worker));
-        let all = below(&number);
+        let is_worker = |(_, line): &(Pid, String)| line.contains("nginx: worker");
+        until("nginx's worker", || below(pid).iter().any(is_worker));
+        let all = below(pid);
         kill_process(pid, signal).expect("it runs");
         bench.child().wait().expect("it ends");
-        let is_gone = |(pid, line): &(String, String)| {
+        let is_gone = |(pid, line): &(Pid, String)| {
             let now = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             now.is_empty() || now != *line
         };

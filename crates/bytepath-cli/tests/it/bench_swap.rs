@@ -12,15 +12,14 @@ use std::time::Duration;
 
 use bytepath_lab::swap::BACKENDS;
 use bytepath_lab::swap::area::{Area, Wanted};
-use bytepath_report::schema;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::bench_devices::{Loop, Use};
 use crate::program::{
-    Done, as_nobody, bytepath, entries, figure, installed, may_mount, root, run, shell, spawned,
-    text, until,
+    Done, as_nobody, as_published, bytepath, children, entries, figure, installed, may_mount, root,
+    run, shell, spawned, text, until,
 };
 
 /// As little as swaps at all; the figures mean nothing.
@@ -321,10 +320,7 @@ fn every_backend_takes_the_pages_and_gives_them_back_and_nothing_is_left() {
         }
     }
     assert_eq!(arm(&record, "swap-file")["reference"], true);
-    let schema: Value = serde_json::from_str(schema::PUBLISHED).expect("the schema is JSON");
-    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
-    let complaints: Vec<_> = schema.iter_errors(&record).map(|error| error.to_string()).collect();
-    assert_eq!(complaints, Vec::<String>::new());
+    as_published("record", &record);
     yard.is_clean();
 }
 
@@ -363,14 +359,10 @@ fn cut_short(yard: &Yard, arm: &str, signal: Signal, far: Far) {
     until("the run", || match far {
         Far::Noted => !yard.notes().is_empty(),
         Far::Swapping => yard.is_swapping(),
-        Far::Touching => {
-            let children = format!("/proc/{0}/task/{0}/children", pid.as_raw_nonzero());
-            let children = fs::read_to_string(children).unwrap_or_default();
-            children.split_whitespace().any(|child| {
-                let line = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
-                line.split('\0').nth(1) == Some("touch")
-            })
-        }
+        Far::Touching => children(pid).into_iter().any(|child| {
+            let line = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            line.split('\0').nth(1) == Some("touch")
+        }),
     });
     kill_process(pid, signal).expect("it runs");
     bench.child().wait().expect("it ends");

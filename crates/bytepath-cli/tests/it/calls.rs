@@ -1,6 +1,10 @@
 //! Each option really does what it says: by the system calls that strace(1) sees.
 
+use std::path::Path;
 use std::process::Command;
+
+use bytepath::machine::Machine;
+use bytepath::placement::Placement;
 
 use crate::program::{installed, shell};
 
@@ -41,8 +45,26 @@ pub(crate) fn may_trace() -> bool {
     may
 }
 
+/// strace(1)'s words to run what follows with these faults, of which it keeps a log.
+pub(crate) fn faulty(log: &str, faults: &[&str]) -> String {
+    let inject: String = faults.iter().map(|fault| format!("-e inject={fault} ")).collect();
+    format!("strace -qqq -o {log} -e signal=none {inject}")
+}
+
+/// A test of a fault that does not occur would pass.
+#[track_caller]
+pub(crate) fn assert_fired(log: &Path, what: &str) {
+    assert!(fired(log), "{what}: it never fires");
+}
+
+/// Whether one of the faults met a call.
+pub(crate) fn fired(log: &Path) -> bool {
+    let log = std::fs::read(log).expect("strace wrote it");
+    String::from_utf8_lossy(&log).contains("(INJECTED)")
+}
+
 /// The calls without the number of the process before each, nor the blanks that align them.
-fn calls(file: &std::path::Path) -> Vec<String> {
+fn calls(file: &Path) -> Vec<String> {
     let text = std::fs::read(file).expect("strace wrote it");
     let text = String::from_utf8_lossy(&text);
     let call = |line: &str| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
@@ -176,11 +198,30 @@ fn buffers_in_one_mapping_are_halves_of_it() {
 
 #[test]
 fn an_end_is_put_on_its_cpu() {
-    let cpu = bytepath::machine::Machine::this().allowed_cpus().first().expect("a CPU");
+    let cpu = Machine::this().allowed_cpus().first().expect("a CPU");
     let words = format!("--cpu {cpu}");
     let Some(calls) = traced(&words, &words) else { return };
     for end in [&calls.writer, &calls.reader] {
         let pinned = named(end, "sched_setaffinity(");
         assert!(pinned.iter().any(|call| call.contains(&format!("[{cpu}]"))), "{pinned:?}");
+    }
+}
+
+#[test]
+fn an_end_is_put_where_its_placement_has_it() {
+    let machine = Machine::this();
+    for placement in Placement::distinct(machine.cpus(), machine.allowed_cpus()) {
+        let words = format!("--placement {}", placement.name);
+        let Some(calls) = traced(&words, &words) else { return };
+        for (end, calls) in [calls.writer, calls.reader].iter().enumerate() {
+            let pinned = named(calls, "sched_setaffinity(");
+            match placement.cpus {
+                Some(cpus) => assert!(
+                    pinned.iter().any(|call| call.contains(&format!("[{}]", cpus[end]))),
+                    "{words}: {pinned:?}"
+                ),
+                None => assert_eq!(pinned, Vec::<&str>::new(), "{words}"),
+            }
+        }
     }
 }

@@ -11,7 +11,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::calls::fired;
 use crate::program::{BYTEPATH, installed, run};
+
+/// Where a line that is run with faults keeps what they met, beside its folder.
+pub(crate) const LOG: &str = "../log";
 
 /// A program that everybody has, and what it is.
 pub(crate) struct Classic {
@@ -77,7 +81,9 @@ impl Classic {
             .current_dir(&work)
             .stdin(Stdio::null()));
         assert!(!done.stderr.contains("panicked"), "{line}: {done:?}");
+        let log = work.join(LOG);
         Outcome {
+            fault_fired: log.exists() && fired(&log),
             stdout: done.bytes,
             stderr: done.stderr,
             end: (done.status.code(), done.status.signal()),
@@ -103,6 +109,7 @@ pub(crate) struct Outcome {
     /// Exit code, signal.
     pub(crate) end: (Option<i32>, Option<i32>),
     files: BTreeMap<PathBuf, Vec<u8>>,
+    fault_fired: bool,
 }
 
 impl Outcome {
@@ -119,6 +126,7 @@ impl Outcome {
 }
 
 /// What both did.
+#[must_use]
 pub(crate) struct Both {
     line: String,
     pub(crate) theirs: Outcome,
@@ -126,6 +134,13 @@ pub(crate) struct Both {
 }
 
 impl Both {
+    /// The faults of the line, kept in [`LOG`], met calls of ours.
+    #[track_caller]
+    pub(crate) fn fired(self) -> Both {
+        assert!(self.ours.fault_fired, "no fault ever fires: {}", self.line);
+        self
+    }
+
     /// Nobody can tell which is which.
     #[track_caller]
     pub(crate) fn same(&self) {

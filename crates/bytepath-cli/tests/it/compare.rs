@@ -3,11 +3,10 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use bytepath_report::schema;
 use serde_json::{Value, json};
 
 use crate::history::Yard;
-use crate::program::{Done, run, run_for_nobody, text};
+use crate::program::{Done, as_published, run, run_for_nobody, text};
 
 /// A record whose arms have these samples.
 fn record(yard: &Yard, id: &str, arms: &[(&str, &[f64])]) -> Value {
@@ -85,10 +84,7 @@ fn differences_are_found_where_they_are_and_told_in_every_form() {
     assert_eq!(json["method"]["intervals"], 4);
     let between = json["method"]["between"].as_str().expect("a sentence");
     assert!(between.contains("over the medians of the parts of a run"), "{between}");
-    let schema: Value = serde_json::from_str(schema::PUBLISHED_COMPARISON).expect("JSON");
-    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
-    let complaints: Vec<_> = schema.iter_errors(&json).map(|error| error.to_string()).collect();
-    assert_eq!(complaints, Vec::<String>::new());
+    as_published("comparison", &json);
     let markdown = yard.run(&["compare", "base", "other", "--markdown", "-"]).well().stdout;
     assert!(markdown.contains("| up | GiB/s | "), "{markdown}");
     let back = yard.run(&["compare", "other", "base", "--json", "-"]).well().json();

@@ -5,13 +5,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytepath::machine::{Capability, Machine};
-use bytepath_report::{Record, schema};
+use bytepath_report::Record;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 use crate::program::{
-    BYTEPATH, as_nobody, bytepath, catches, installed, may_mount, root, run, shell, spawned, until,
-    where_calls_kill,
+    BYTEPATH, as_nobody, as_published, bytepath, catches, children, installed, may_mount, root,
+    run, shell, spawned, until, where_calls_kill,
 };
 
 /// A child that works for a moment.
@@ -29,11 +29,7 @@ fn may_see_all() -> bool {
 fn record(path: &std::path::Path) -> Record {
     let text = fs::read_to_string(path).expect("it was written");
     let value: Value = serde_json::from_str(&text).expect("it is JSON");
-    let schema: Value = serde_json::from_str(schema::PUBLISHED).expect("the schema is JSON");
-    let validator = jsonschema::validator_for(&schema).expect("the schema compiles");
-    let complaints: Vec<String> =
-        validator.iter_errors(&value).map(|error| error.to_string()).collect();
-    assert!(complaints.is_empty(), "{complaints:?}");
+    as_published("record", &value);
     Record::from_json(&text).expect("it is a record")
 }
 
@@ -111,6 +107,61 @@ fn what_makes_no_sense_is_refused() {
         .refused(2, &["--flame and --folded are one file"]);
     run(&mut bytepath(&["run", "--flame", "x.svg", "true"])).refused(2, &["need --explain"]);
     run(&mut bytepath(&["bench", "pipes", "--hz", "99"])).refused(2, &["need --explain"]);
+}
+
+/// What each way of explaining the work draws, with these words, and the stacks that it writes.
+#[track_caller]
+fn drawn(words: &str) -> Vec<(String, Vec<String>)> {
+    let ways = [
+        format!("explain --tree --folded f {words} -- sh -c '{WORKS}'"),
+        format!("run --explain --tree --folded f {words} '{WORKS}'"),
+        format!("bench cmd --explain --blocks 2 --no-store --tree --folded f {words} '{WORKS}'"),
+    ];
+    let drawn = |way: &String| {
+        let dir = tempfile::tempdir().expect("a directory");
+        let done =
+            shell(&format!("cd {} && $bytepath {way} && cat f >stacks", dir.path().display()));
+        assert!(done.status.success(), "{way}: {done:?}");
+        let stacks = fs::read_to_string(dir.path().join("stacks")).expect("they are written");
+        (done.stdout + &done.stderr, stacks.lines().map(str::to_owned).collect())
+    };
+    ways.iter().map(drawn).collect()
+}
+
+#[test]
+fn the_thread_and_the_function_that_are_asked_for_are_all_that_is_shown() {
+    if !may_see_all() {
+        return;
+    }
+    for (said, stacks) in drawn("--thread md5sum") {
+        assert!(!stacks.is_empty(), "{said}");
+        assert!(stacks.iter().all(|stack| stack.starts_with("md5sum")), "{stacks:?}");
+    }
+    for (said, stacks) in drawn("--symbol '*read*'") {
+        assert!(!stacks.is_empty(), "{said}");
+        assert!(stacks.iter().all(|stack| stack.contains("read")), "{stacks:?}");
+    }
+}
+
+#[test]
+fn branches_of_less_than_the_share_that_is_asked_for_are_left_out() {
+    if !may_see_all() {
+        return;
+    }
+    // Of what the tables show there is one decimal.
+    let shares = |said: &str| -> Vec<f64> {
+        let words = said.split(|letter: char| !letter.is_ascii_digit() && !".%".contains(letter));
+        let shares = words.filter_map(|word| word.strip_suffix('%'));
+        let of_branches = shares.filter(|it| it.split_once('.').is_some_and(|it| it.1.len() == 2));
+        of_branches.map(|share| share.parse().expect("a number")).collect()
+    };
+    for (said, _) in drawn("--min-share 10") {
+        let shares = shares(&said);
+        assert!(!shares.is_empty() && shares.iter().all(|share| *share >= 10.0), "{said}");
+    }
+    for (said, _) in drawn("--min-share 0") {
+        assert!(shares(&said).iter().any(|share| *share < 1.0), "{said}");
+    }
 }
 
 #[test]
@@ -275,17 +326,8 @@ fn an_interruption_shows_what_there_is_and_leaves_nothing_running() {
     let mut running = spawned(command.process_group(0));
     let pid = Pid::from_child(running.child());
     // Its child does not run before it is watched.
-    let children = format!("/proc/{0}/task/{0}/children", pid.as_raw_nonzero());
-    let sleeps = || {
-        let children = fs::read_to_string(&children).unwrap_or_default();
-        let name = |child| fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
-        children.split_whitespace().any(|child| name(child) == "sleep\n")
-    };
-    let began = Instant::now();
-    while !sleeps() {
-        assert!(began.elapsed() < Duration::from_secs(60), "it was not started");
-        std::thread::sleep(Duration::from_micros(200));
-    }
+    let name = |child| fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+    until("its start", || children(pid).into_iter().any(|child| name(child) == "sleep\n"));
     kill_process_group(pid, Signal::INT).expect("it runs");
     let done = running.done();
     assert!(!done.status.success(), "{done:?}");

@@ -5,11 +5,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use bytepath_report::{latency, schema};
+use bytepath_report::latency;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{BYTEPATH, arms, bytepath, entries, installed, root, run, shell, text};
+use crate::program::{
+    BYTEPATH, arms, as_published, bytepath, entries, installed, root, run, shell, text,
+};
 
 /// Short enough for a test; the figures mean nothing.
 const SHORT: &[&str] = &[
@@ -143,10 +145,7 @@ fn blocks_of_any_size_go_through_the_page_cache() {
 #[test]
 fn the_record_is_what_the_schema_says_with_latencies_and_ratios_within_each_kind() {
     let record = record(&[]);
-    let published: Value = serde_json::from_str(schema::PUBLISHED).expect("the schema is JSON");
-    let published = jsonschema::validator_for(&published).expect("the schema compiles");
-    let complaints: Vec<_> = published.iter_errors(&record).map(|e| e.to_string()).collect();
-    assert_eq!(complaints, Vec::<String>::new());
+    as_published("record", &record);
     let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let found = bytepath::machine::file_system(place).expect("it is on one");
     assert_eq!(record["machine"]["file_system"], found.name);

@@ -12,7 +12,7 @@ use rustix::fs::XattrFlags;
 use serde_json::{Value, json};
 
 use crate::calls::may_trace;
-use crate::program::{BYTEPATH, bytepath, run, shell, until};
+use crate::program::{BYTEPATH, away_from_home, bytepath, run, shell, until};
 
 fn script(folder: &Path, text: &str) -> std::path::PathBuf {
     let path = folder.join("python3");
@@ -201,8 +201,8 @@ impl Piece {
         let mut shell = std::process::Command::new("sh");
         let command =
             shell.args(["-c", &format!("{lines}\nexec \"$0\" \"$@\""), BYTEPATH]).args(words);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let command = away_from_home(command).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
         let answers = BufReader::new(child.stdout.take().expect("it is piped"));
         Piece { child, answers }
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::program::{BYTEPATH, Done, as_nobody, bytepath, root, run, shell, spawned};
+use crate::program::{BYTEPATH, Done, as_nobody, bytepath, may_mount, run, shell, spawned};
 
 /// An experiment that takes a tenth of a second.
 const BENCH: [&str; 8] =
@@ -298,10 +298,9 @@ fn a_hostile_name_cannot_command_the_terminal() {
     }
 }
 
-/// A place to keep runs in which nothing can be kept.
+/// A run where nothing can be kept.
 #[track_caller]
-fn is_shown_though_not_kept(data: &Path, why: &str) {
-    let done = run(bytepath(&BENCH).env("XDG_DATA_HOME", data));
+fn is_shown_though_not_kept(done: &Done, why: &str) {
     assert!(done.status.success(), "{done:?}");
     assert_eq!(done.stderr.lines().count(), 1, "{done:?}");
     assert!(done.stderr.contains("the run is not kept") && done.stderr.contains(why), "{done:?}");
@@ -313,7 +312,8 @@ fn a_run_that_cannot_be_kept_is_shown_all_the_same() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
     std::fs::write(&file, b"").expect("it is written");
-    is_shown_though_not_kept(&file, "Not a directory");
+    let done = run(bytepath(&BENCH).env("XDG_DATA_HOME", file));
+    is_shown_though_not_kept(&done, "Not a directory");
     let mut homeless = bytepath(&BENCH);
     let done = run(homeless.env_remove("HOME").env_remove("XDG_DATA_HOME"));
     assert!(done.status.success() && done.stderr.contains("no HOME"), "{done:?}");
@@ -326,53 +326,27 @@ fn a_run_that_cannot_be_kept_is_shown_all_the_same() {
 
 #[test]
 fn a_full_disk_loses_no_figures() {
-    if !root() {
-        println!("skipped: only root makes a full disk");
+    if !may_mount() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs"])
-        .arg(folder.path())
-        .status();
-    if !mounted.is_ok_and(|status| status.success()) {
-        println!("skipped: nothing can be mounted here");
-        return;
-    }
-    let _unmounted = Unmounted(folder.path());
-    std::fs::write(folder.path().join("filler"), vec![0_u8; 60 << 10]).expect("it fits");
-    is_shown_though_not_kept(folder.path(), "No space left");
-    let left: Vec<_> = walk(folder.path()).collect();
-    assert!(left.iter().all(|path| !path.to_string_lossy().contains(".new-")), "{left:?}");
+    // Nobody else sees it, and it is gone with the lines.
+    let on_disk = |lines: &str| {
+        shell(&format!(
+            "export XDG_DATA_HOME={}; unshare -m sh -c 'mount -t tmpfs -o size=64k none $XDG_DATA_HOME && \
+             cd $XDG_DATA_HOME && {lines}'",
+            folder.path().display()
+        ))
+    };
+    let (bench, fill) = (BENCH.join(" "), "head -c 60K /dev/zero >filler");
+    let done = on_disk(&format!("{fill} && $bytepath {bench} && find . -name \"*.new-*\""));
+    is_shown_though_not_kept(&done, "No space left");
+    assert!(!done.stdout.contains(".new-"), "{done:?}");
     // There is room for a record, and none for an index.
-    std::fs::remove_file(folder.path().join("filler")).expect("it was there");
-    run(bytepath(&BENCH).env("XDG_DATA_HOME", folder.path())).well();
-    let _ = std::fs::write(folder.path().join("filler"), vec![0_u8; 60 << 10]);
-    let done = run(bytepath(&["history"]).env("XDG_DATA_HOME", folder.path()));
+    let done =
+        on_disk(&format!("$bytepath {bench} >&2 && {{ {fill} 2>/dev/null; $bytepath history; }}"));
     assert!(done.status.success() && done.stdout.contains("overhead"), "{done:?}");
     assert!(done.stderr.contains("no index can be kept"), "{done:?}");
-}
-
-fn walk(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let mut all = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).expect("it lists").flatten() {
-            if entry.path().is_dir() {
-                folders.push(entry.path());
-            }
-            all.push(entry.path());
-        }
-    }
-    all.into_iter()
-}
-
-struct Unmounted<'a>(&'a Path);
-
-impl Drop for Unmounted<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0).status();
-    }
 }
 
 #[test]

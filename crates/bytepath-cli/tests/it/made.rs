@@ -10,8 +10,8 @@ use bytepath::outlets::{OUTLETS, Use};
 use bytepath_gen::{Counted, Generator, Rule};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
-use crate::calls::may_trace;
-use crate::program::{bytepath, run, shell, signal_of, spawned};
+use crate::calls::{assert_fired, faulty, may_trace};
+use crate::program::{bytepath, run, shell, signal_of, spawned, text};
 
 /// The first bytes of FizzBuzz from a line on.
 fn fizzbuzz(from: u64, bytes: usize) -> Vec<u8> {
@@ -180,13 +180,13 @@ fn refused_and_interrupted_calls_lose_nothing() {
         ("yes --bytes 5000000 abc", &of_repeats),
     ];
     let folder = tempfile::tempdir().expect("a folder");
-    let log = folder.path().join("log").display().to_string();
+    let log = folder.path().join("log");
     for (kind, faults) in kinds {
         let whole = format!("$bytepath gen {kind} | head -c 3000000");
         for fault in faults {
-            let strace = format!("strace -f -qqq -o {log} -e signal=none -e inject={fault}");
-            let fired = format!("grep -q INJECTED {log} || echo '{fault} never fires' >&2");
-            both(&format!("{strace} {whole}"), &format!("{whole}; {fired}"));
+            let strace = faulty(text(&log), &[fault]);
+            both(&format!("{strace} -f {whole}"), &whole);
+            assert_fired(&log, fault);
         }
     }
 }

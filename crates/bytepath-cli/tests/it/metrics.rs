@@ -195,7 +195,12 @@ fn page_of_run(words: &str) -> String {
 #[test]
 fn a_pipeline_that_nobody_came_to_look_at_tells_what_it_moved_all_the_same() {
     let page = page_of_run("'cat file | cat | wc -c'");
-    for ends in ["from=\"1\",to=\"2\"", "from=\"2\",to=\"3\""] {
+    for (from, to) in [(1, 2), (2, 3)] {
+        let of = |name, stage| sample(&page, name, &format!("stage=\"{stage}\""));
+        assert_eq!(of("stage_written_bytes_total", from), Some(3e6), "{page}");
+        assert!(of("stage_read_bytes_total", to).is_some_and(|read| read >= 3e6), "{page}");
+        // Nor is it known who had a pipe that nobody saw.
+        let ends = &format!("from=\"{from}\",to=\"{to}\"");
         let moved = sample(&page, "pipe_moved_bytes_total", ends);
         assert!(moved.is_none_or(|moved| moved >= 3e6), "{page}");
         assert!(sample(&page, "pipe_capacity_bytes", ends) != Some(0.0), "{page}");

@@ -18,7 +18,7 @@ pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(100);
 /// The program under test.
 pub(crate) const BYTEPATH: &str = env!("CARGO_BIN_EXE_bytepath");
 
-/// Where programs under test keep their state, and not where the user's is.
+/// Where programs under test keep their state.
 const STATE: (&str, &str) = ("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
 
 /// Where they keep their runs.
@@ -65,7 +65,7 @@ impl Done {
     #[track_caller]
     pub(crate) fn json_of(&self, schema: &str) -> Value {
         let json = self.json();
-        assert_eq!(complaints(schema, &json), Vec::<String>::new());
+        as_published(schema, &json);
         json
     }
 
@@ -77,24 +77,32 @@ impl Done {
     }
 }
 
-/// What is wrong with a document by a schema of `schema/`, where fields that it does not tell are wrong too.
-pub(crate) fn complaints(schema: &str, json: &Value) -> Vec<String> {
+/// The document is what this published schema says, which has to tell every field of it.
+#[track_caller]
+pub(crate) fn as_published(schema: &str, json: &Value) {
     fn close(schema: &mut Value) {
         if let Some(fields) = schema.as_object_mut() {
-            if fields.contains_key("properties") {
-                fields.insert("additionalProperties".to_owned(), false.into());
+            let is_whole = fields.contains_key("properties");
+            if is_whole {
+                fields.insert("unevaluatedProperties".to_owned(), false.into());
             }
-            fields.values_mut().for_each(close);
+            // What adds fields to others is not the whole of them.
+            let parts = fields.iter_mut().filter(|(name, _)| !is_whole || *name != "oneOf");
+            parts.for_each(|(_, part)| close(part));
         }
         schema.as_array_mut().into_iter().flatten().for_each(close);
     }
-    let file = format!("{}/schema/{schema}-1.schema.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(file).expect("it is published");
+    let texts = ["bytepath", "bytepath-cli", "bytepath-report"].map(|of| {
+        let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        fs::read_to_string(format!("{crates}/{of}/schema/{schema}-1.schema.json")).ok()
+    });
+    let text = texts.into_iter().flatten().next().expect("it is published");
     let mut schema: Value = serde_json::from_str(&text).expect("the schema is JSON");
     jsonschema::draft202012::meta::validate(&schema).expect("the schema is a JSON Schema");
     close(&mut schema);
     let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
-    schema.iter_errors(json).map(|error| error.to_string()).collect()
+    let complaints: Vec<_> = schema.iter_errors(json).map(|error| error.to_string()).collect();
+    assert_eq!(complaints, Vec::<String>::new());
 }
 
 /// Waits for something that another process brings about.
@@ -116,13 +124,28 @@ pub(crate) fn ended(process: Pid) {
 
 /// Whether a process has not ended yet.
 pub(crate) fn runs(process: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let stat = told_of(process, "stat");
     stat.rsplit_once(") ").is_some_and(|(_, after)| !after.starts_with(['Z', 'X']))
+}
+
+/// What a file of /proc tells of a process, whose name may be no text; nothing where it has ended.
+fn told_of(process: Pid, file: &str) -> String {
+    let told = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+    String::from_utf8_lossy(&told).into_owned()
+}
+
+/// The processes that one has started, and not reaped.
+pub(crate) fn children(process: Pid) -> Vec<Pid> {
+    let threads = entries(Path::new(&format!("/proc/{process}/task")));
+    let lists = threads.iter().filter_map(|it| fs::read_to_string(it.join("children")).ok());
+    let numbers =
+        lists.flat_map(|list| list.split_whitespace().map(str::parse).collect::<Vec<_>>());
+    numbers.filter_map(|number| Pid::from_raw(number.ok()?)).collect()
 }
 
 /// Whether a process has a handler for this signal.
 pub(crate) fn catches(process: Pid, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let status = told_of(process, "status");
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     caught.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
@@ -154,7 +177,7 @@ pub(crate) fn figure(arm: &Value, name: &str) -> Option<f64> {
 pub(crate) fn bytepath(words: &[&str]) -> Command {
     let mut command = Command::new(BYTEPATH);
     command.args(words).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
-    command.env(STATE.0, STATE.1).env(DATA.0, DATA.1);
+    away_from_home(&mut command);
     // Of a terminal, where it has one.
     command.env("TERM", "xterm");
     // What has `run` leave a text to one shell.
@@ -164,8 +187,19 @@ pub(crate) fn bytepath(words: &[&str]) -> Command {
     command
 }
 
+/// Has it, and what it starts, keep its own where the user's is not, unless it was told where.
+pub(crate) fn away_from_home(command: &mut Command) -> &mut Command {
+    for (name, folder) in [STATE, DATA] {
+        if !command.get_envs().any(|(told, _)| told == name) {
+            command.env(name, folder);
+        }
+    }
+    command
+}
+
 /// A program of its own group, told apart from all others by it.
 pub(crate) fn spawned(command: &mut Command) -> Bounded {
+    away_from_home(command);
     let child = command.process_group(0).spawn().expect("the program starts");
     let group = Pid::from_child(&child);
     Bounded { child: Some(child), group }
@@ -249,7 +283,6 @@ pub(crate) fn run_for_nobody(command: &mut Command) -> Done {
 pub(crate) fn shell(line: &str) -> Done {
     let mut command = Command::new("sh");
     command.args(["-c", line]).env("bytepath", BYTEPATH);
-    command.env(STATE.0, STATE.1).env(DATA.0, DATA.1);
     run(command.stdin(Stdio::null()))
 }
 
@@ -334,4 +367,26 @@ pub(crate) fn as_nobody() -> Option<&'static str> {
         return Some("");
     }
     installed("setpriv").then_some("setpriv --reuid 65534 --regid 65534 --clear-groups ")
+}
+
+#[test]
+fn however_a_program_is_started_it_is_kept_from_what_the_user_has() {
+    let line = "echo $XDG_STATE_HOME $XDG_DATA_HOME";
+    let own = format!("{} {}\n", STATE.1, DATA.1);
+    assert_eq!(shell(line).stdout, own);
+    let sh = || Command::new("sh");
+    assert_eq!(run(sh().args(["-c", line])).stdout, own);
+    let cleared = run(Command::new("/bin/sh").args(["-c", line]).env_clear());
+    assert_eq!(cleared.stdout, own);
+    // But for what a test is about.
+    let told = run(sh().args(["-c", line]).env(DATA.0, "told").env_remove(STATE.0));
+    assert_eq!(told.stdout.trim(), "told");
+}
+
+#[test]
+#[should_panic(expected = "'nonsense' was unexpected")]
+fn a_field_that_no_schema_tells_of_is_found() {
+    let mut told = pair(&[], &["--bytes-to-pipe", "1K", "--json", "-"]).1.json();
+    told["nonsense"] = true.into();
+    as_published("end", &told);
 }

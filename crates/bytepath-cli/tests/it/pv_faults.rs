@@ -14,6 +14,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use tempfile::TempDir;
 
 use crate::bench_devices::Loop;
+use crate::calls::assert_fired;
 use crate::program::{BYTEPATH, Done, HANGS_AFTER, bytepath, installed, root, run, shell};
 use crate::pv::{LINES, lines, ours};
 
@@ -55,16 +56,9 @@ fn traced(which: Which, folder: &Path, faults: &[&str], words: &str) -> Done {
         code.trim().parse::<i32>().expect("a code") << 8,
     );
     if faults.contains("inject=") {
-        assert_fired(folder, &format!("{which:?} {faults} {words}"));
+        assert_fired(&folder.join("log"), &format!("{which:?} {faults} {words}"));
     }
     done
-}
-
-/// A test of a fault that does not occur would pass.
-#[track_caller]
-fn assert_fired(folder: &Path, what: &str) {
-    let log = fs::read(folder.join("log")).expect("strace wrote it");
-    assert!(String::from_utf8_lossy(&log).contains("(INJECTED)"), "{what}: it never fires");
 }
 
 /// The faults that both survive: nothing is missing, and nothing is said.
@@ -134,7 +128,7 @@ fn a_hole_that_its_sink_cannot_be_made_longer_by_is_written() {
         let done = run(command.args(["-c", &line]).current_dir(folder.path()));
         let is_told = done.stderr.contains(told);
         assert!(done.status.success() && is_told, "{error}: {done:?}");
-        assert_fired(folder.path(), error);
+        assert_fired(&folder.path().join("log"), error);
     }
 }
 
@@ -543,7 +537,7 @@ fn reads_and_waits_that_are_interrupted_cost_no_byte() {
                 run(command.args(["-c", &line]).current_dir(folder.path()).stdin(source))
             });
             assert!(done.status.success(), "{words} {fault}: {done:?}");
-            assert_fired(folder.path(), &format!("{words} {fault}"));
+            assert_fired(&folder.path().join("log"), &format!("{words} {fault}"));
         }
     }
 }

@@ -12,17 +12,15 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::program::{
-    BYTEPATH, Bounded, Done, as_nobody, installed, root, run, shell, signal_of, spawned, until,
+    BYTEPATH, Bounded, Done, as_nobody, catches, installed, root, run, shell, signal_of, spawned,
+    until,
 };
 use crate::pv::{lines, ours, pipe, real};
 
 /// Whether a process catches SIGUSR2, so that a wish would not end it.
 fn takes_wishes(pid: u32) -> bool {
-    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    caught.is_some_and(|mask| mask >> (Signal::USR2.as_raw() - 1) & 1 == 1)
+    let pid = pid.try_into().ok().and_then(Pid::from_raw);
+    catches(pid.expect("a process"), Signal::USR2)
 }
 
 /// A pv between two pipes, started and ready.

@@ -7,7 +7,7 @@ use bytepath::inlets::INLETS;
 use bytepath::outlets::{OUTLETS, Use};
 use rustix::process::getpid;
 
-use crate::program::{BYTEPATH, as_nobody, bytepath, installed, may_mount, root, run, shell, text};
+use crate::program::{BYTEPATH, Done, as_nobody, bytepath, installed, may_mount, run, shell, text};
 
 /// Ends by itself, however far it gets.
 const WRITE: &str = "$bytepath write --bytes-to-pipe 9M";
@@ -360,44 +360,43 @@ fn a_source_that_fails_is_reported_with_the_byte_reached() {
 
 #[test]
 fn a_file_system_that_fills_up_is_reported_with_the_byte_reached() {
-    let Some(small) = Small::mounted() else { return };
     for verify in ["", "--verify"] {
-        let line = format!("{WRITE} {verify} --buf-size 64K >{}/file", small.path());
-        let done = shell(&line).refused(1, &["writing failed at byte 1048576", "No space left"]);
+        let line = format!("{WRITE} {verify} --buf-size 64K >$small/file");
+        let Some(done) = on_small(&line) else { return };
+        let done = done.refused(1, &["writing failed at byte 1048576", "No space left"]);
         assert!(!done.stderr.contains("could not be written: they are in the error"), "{done:?}");
     }
 }
 
 #[test]
 fn a_file_that_is_passed_to_a_full_place_is_told_with_the_place() {
-    let Some(small) = Small::mounted() else { return };
     let big = tempfile::NamedTempFile::new().expect("a file");
     big.as_file().set_len(3 << 20).expect("it grows");
     let big = big.path().display();
     let line = format!(
-        "$bytepath bench ipc --sink file --file {big} --dir {} --placement same-cpu --blocks 2",
-        small.path()
+        "cd $small && \
+         $bytepath bench ipc --sink file --file {big} --dir . --placement same-cpu --blocks 2"
     );
-    let full = format!("cannot write to a file in {}: No space left", small.path());
-    let done = shell(&line).refused(1, &["no arm can run here", &full, "see --dir"]);
+    let Some(done) = on_small(&line) else { return };
+    let full = ["cannot write to a file in /", ": No space left", "see --dir"];
+    let done = done.refused(1, &["no arm can run here"]).refused(1, &full);
     assert!(!done.stderr.contains("EOF") && !done.stderr.contains("the sender"), "{done:?}");
 }
 
 #[test]
 fn what_tune_measured_is_shown_where_no_room_is_left_to_keep_it() {
-    let Some(small) = Small::mounted() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let line = format!(
-        "head -c 2M /dev/zero >{0}/full 2>/dev/null; \
-         exec $bytepath tune --blocks 1 --bytes 256K --dir {1} --profile {0}/profile.json",
-        small.path(),
+        "head -c 2M /dev/zero >$small/full 2>/dev/null; \
+         $bytepath tune --blocks 1 --bytes 256K --dir {} --profile $small/profile.json; \
+         code=$?; echo there is $(ls -A $small); exit $code",
         folder.path().display()
     );
-    let done = shell(&line).refused(1, &["cannot write", "profile.json: No space left on device"]);
+    let Some(done) = on_small(&line) else { return };
+    let done = done.refused(1, &["cannot write", "profile.json: No space left on device"]);
     assert!(done.stdout.contains("pipe -> pipe"), "{done:?}");
     assert!(!done.stdout.contains("kept in") && !done.stderr.contains("at path"), "{done:?}");
-    let left = std::fs::read_dir(small.0.path()).expect("it lists").count();
-    assert_eq!(left, 1, "only what filled it");
+    assert!(done.stdout.ends_with("\nthere is full\n"), "only what filled it: {done:?}");
 }
 
 #[test]
@@ -470,36 +469,17 @@ fn files_of_several_arms_are_looked_at_before_any_is_run() {
     assert_eq!(left, "fifo\nr.touch_ran.csv\nr.true.svg\nold\n");
 }
 
-/// A file system of 1 MiB, gone when dropped.
-struct Small(tempfile::TempDir);
-
-impl Small {
-    fn mounted() -> Option<Small> {
-        if !root() {
-            println!("skipped: mounting needs root");
-            return None;
-        }
-        let small = Small(tempfile::tempdir().expect("a folder"));
-        let done = shell(&format!("mount -t tmpfs -o size=1M bytepath-test {}", small.path()));
-        if !done.status.success() {
-            println!("skipped: mounting is not allowed here: {}", done.stderr);
-            std::mem::forget(small);
-            return None;
-        }
-        Some(small)
+/// Runs the line where `$small` is a file system of 1 MiB, which nobody else sees and which is gone
+/// with the line; `None`, said aloud, where nothing can be mounted.
+fn on_small(line: &str) -> Option<Done> {
+    if !may_mount() {
+        return None;
     }
-
-    fn path(&self) -> std::path::Display<'_> {
-        self.0.path().display()
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        // Only what is no longer mounted can be removed with its folder.
-        let done = shell(&format!("umount {}", self.path()));
-        assert!(done.status.success() || std::thread::panicking(), "{done:?}");
-    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = text(folder.path());
+    Some(shell(&format!(
+        "export small={place}; unshare -m sh -c 'mount -t tmpfs -o size=1M none $small && {line}'"
+    )))
 }
 
 #[test]

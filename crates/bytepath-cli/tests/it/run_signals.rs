@@ -15,7 +15,9 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{tcgetpgrp, tcgetsid};
 
 use crate::calls::may_trace;
-use crate::program::{BYTEPATH, Bounded, bytepath, installed, run, shell, spawned};
+use crate::program::{
+    BYTEPATH, Bounded, bytepath, children, ended, installed, run, runs, shell, spawned, until,
+};
 use crate::pv_others::stuck;
 
 const HANGS_AFTER: Duration = Duration::from_secs(60);
@@ -42,20 +44,9 @@ fn pid_of(program: &mut Bounded) -> Pid {
     Pid::from_raw(program.child().id().try_into().expect("a number")).expect("a process")
 }
 
-/// Whoever takes in orphans may leave them unburied.
-fn is_there(pid: &Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
-}
-
 #[track_caller]
 fn gone(pids: &[Pid]) {
-    let until = Instant::now() + HANGS_AFTER;
-    while pids.iter().any(is_there) {
-        assert!(Instant::now() < until, "still there: {pids:?}");
-        std::thread::sleep(Duration::from_micros(200));
-    }
+    pids.iter().copied().for_each(ended);
 }
 
 /// A stage that tells its number and then waits.
@@ -107,7 +98,7 @@ fn sigterm_to_the_group_reaches_a_stage_once() {
         }
         .expect("it runs");
         let until = Instant::now() + HANGS_AFTER;
-        while pids.iter().filter(|pid| is_there(pid)).count() > 1 || counted().is_empty() {
+        while pids.iter().filter(|pid| runs(**pid)).count() > 1 || counted().is_empty() {
             assert!(Instant::now() < until, "{to_group}: {pids:?} have not all got it");
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -129,7 +120,7 @@ fn sigterm_reaches_nobody_who_was_there_before() {
     kill_process(pid_of(&mut program), Signal::TERM).expect("it runs");
     let done = program.done();
     assert_eq!(done.status.signal(), Some(Signal::TERM.as_raw()), "{done:?}");
-    let left: Vec<Pid> = pids.into_iter().filter(is_there).collect();
+    let left: Vec<Pid> = pids.into_iter().filter(|pid| runs(*pid)).collect();
     assert_eq!(left.len(), 1, "the stage ends, and the script's own stays");
     kill_process(left[0], Signal::KILL).expect("it is there");
 }
@@ -168,12 +159,7 @@ fn a_stage_that_answers_sigterm_is_waited_for() {
 
 #[track_caller]
 fn has_no_children(pid: Pid) {
-    let children = format!("/proc/{0}/task/{0}/children", pid.as_raw_nonzero());
-    let until = Instant::now() + HANGS_AFTER;
-    while std::fs::read_to_string(&children).is_ok_and(|children| !children.is_empty()) {
-        assert!(Instant::now() < until, "there are children yet");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("the end of its children", || children(pid).is_empty());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -11,7 +11,8 @@ use rustix::process::{
 
 use crate::calls::may_trace;
 use crate::program::{
-    BYTEPATH, Bounded, Done, bytepath, installed, root, run, shell, signal_of, spawned, until,
+    BYTEPATH, Bounded, Done, bytepath, children, installed, root, run, shell, signal_of, spawned,
+    until,
 };
 use crate::terminal::{Screen, drawing, on_terminal};
 
@@ -28,11 +29,7 @@ fn sampling(words: &[&str], processes: usize) -> (Bounded, Screen) {
     let (bench, mut screen) = on_terminal(words, Stdio::null());
     // Drawn before the sample's processes are started.
     screen.shows("block 1 of ");
-    let until = Instant::now() + HANGS_AFTER;
-    while members(bench.group) < processes + 1 {
-        assert!(Instant::now() < until, "the sample does not begin");
-        std::thread::sleep(Duration::from_micros(200));
-    }
+    until("the sample", || members(bench.group) > processes);
     (bench, screen)
 }
 
@@ -315,12 +312,11 @@ fn a_signal_while_results_are_written_loses_none_of_them() {
     ]);
     command.args(["-e", "inject=fdatasync:delay_enter=2s", BYTEPATH, "bench", "gen", "--no-store"]);
     command.args(["--quick", "--time", "0.05s", "--arms", "yes*", "--json", &file("record")]);
-    let mut strace =
-        spawned(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()));
-    let children = format!("/proc/{0}/task/{0}/children", Pid::from_child(strace.child()));
+    let strace = spawned(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()));
+    let group = strace.group;
     // What becomes the record has its bytes.
     let writing = || {
-        let pid = std::fs::read_to_string(&children).ok()?.split_whitespace().next()?.to_owned();
+        let pid = *children(group).first()?;
         let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
         let mut open = open.map(|entry| entry.path());
         let there = |file: &std::path::PathBuf| {
@@ -328,14 +324,14 @@ fn a_signal_while_results_are_written_loses_none_of_them() {
         };
         let has_bytes =
             |file: &std::path::PathBuf| std::fs::metadata(file).is_ok_and(|file| file.len() > 0);
-        open.find(|file| there(file) && has_bytes(file)).and_then(|_| pid.parse().ok())
+        open.find(|file| there(file) && has_bytes(file)).map(|_| pid)
     };
     let mut pid = None;
     until("the writing", || {
         pid = writing();
         pid.is_some()
     });
-    kill_process(pid.and_then(Pid::from_raw).expect("a process"), Signal::TERM).expect("it runs");
+    kill_process(pid.expect("a process"), Signal::TERM).expect("it runs");
     let done = strace.done();
     assert_eq!(signal_of(&done), Some(Signal::TERM.as_raw()), "{done:?}");
     assert!(done.stdout.contains("yes"), "the table: {done:?}");

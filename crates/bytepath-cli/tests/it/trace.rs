@@ -4,7 +4,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, Done, as_nobody, bytepath, run, run_for_nobody, shell};
+use crate::program::{
+    BYTEPATH, Done, as_nobody, as_published, bytepath, run, run_for_nobody, shell,
+};
 
 /// What was traced into a file; says why not and gives none where BPF is not to be had.
 fn traced(words: &[&str]) -> Option<(Value, Done)> {
@@ -32,13 +34,7 @@ fn a_command_is_traced_as_the_published_schema_says_and_its_code_is_ours() {
     ];
     let Some((json, done)) = traced(&line) else { return };
     assert!(done.status.success(), "{done:?}");
-    let schema =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../bytepath-report/schema/trace-1.schema.json");
-    let schema = std::fs::read_to_string(schema).expect("it is there");
-    let schema: Value = serde_json::from_str(&schema).expect("it is JSON");
-    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
-    let complaints: Vec<_> = schema.iter_errors(&json).map(|error| error.to_string()).collect();
-    assert_eq!(complaints, Vec::<String>::new());
+    as_published("trace", &json);
     assert_eq!(json["mode"], "syscalls");
     let rows = json["rows"].as_array().expect("rows");
     let writes = rows.iter().find(|row| row["name"] == "write").expect("it writes");

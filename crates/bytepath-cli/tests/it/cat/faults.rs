@@ -7,8 +7,8 @@ use std::process::Stdio;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::{few, gnu, large};
-use crate::calls::may_trace;
-use crate::classic::differ_at;
+use crate::calls::{self, may_trace};
+use crate::classic::{LOG, differ_at};
 use crate::program::{bytepath, spawned};
 
 /// Calls that move bytes without giving them to the program.
@@ -19,8 +19,7 @@ const WRITES: &str = "write,writev,pwritev2,splice,sendfile,copy_file_range,vmsp
 
 /// The classic's name, run with faults.
 fn faulty(faults: &[&str]) -> String {
-    let inject: String = faults.iter().map(|fault| format!("-e inject={fault} ")).collect();
-    format!("strace -qqq -o /dev/null -e signal=none {inject} cat")
+    calls::faulty(LOG, faults) + "cat"
 }
 
 /// The same, for calls on this file alone.
@@ -40,12 +39,12 @@ fn a_way_that_is_refused_at_any_point_changes_nothing() {
                 let cat_with = faulty(&[&format!("{ways}:error={error}:when={when}")]);
                 let run = |words| format!("{cat_with} {words}; echo $?; cksum <out; ");
                 let words = ["large a | cat >out", "large a >out", "- a <large | cat >out"];
-                cat.both(&words.map(run).concat(), few).same();
+                cat.both(&words.map(run).concat(), few).fired().same();
             }
         }
         let cat_with = faulty(&[&format!("{ways}:error=ENOSYS:when=2+")]);
-        cat.both(&format!("cat large | {cat_with} - a >out"), few).same();
-        cat.both(&format!("cat large | {cat_with} - a | cat >out"), few).same();
+        cat.both(&format!("cat large | {cat_with} - a >out"), few).fired().same();
+        cat.both(&format!("cat large | {cat_with} - a | cat >out"), few).fired().same();
     }
 }
 
@@ -57,16 +56,18 @@ fn interruptions_change_nothing() {
     }
     // Every third call: one that is interrupted for ever never ends. Not copy_file_range, at which
     // the classic gives up.
-    for calls in ["splice,sendfile", "write", "splice,write"] {
+    for (calls, options) in
+        [("splice,sendfile", ""), ("write", "-A"), ("splice,write", ""), ("splice,write", "-A")]
+    {
         let cat_with = faulty(&[&format!("{calls}:error=EINTR:when=1+3")]);
-        for options in ["", "-A"] {
-            cat.both(&format!("{cat_with} {options} large a | cat >out; echo $?"), few).same();
-            cat.both(&format!("{cat_with} {options} large a >out; echo $?"), few).same();
+        for output in ["| cat >out", ">out"] {
+            let line = format!("{cat_with} {options} large a {output}; echo $?");
+            cat.both(&line, few).fired().same();
         }
     }
     for options in ["", "-A"] {
         let cat_with = faulty_on("large", &["read,splice,sendfile:error=EINTR:when=1+3"]);
-        cat.both(&format!("{cat_with} {options} large a | cat >out; echo $?"), few).same();
+        cat.both(&format!("{cat_with} {options} large a | cat >out; echo $?"), few).fired().same();
     }
 }
 
@@ -77,18 +78,24 @@ fn an_end_that_is_not_ready_is_tried_again() {
     if !may_trace() {
         return;
     }
-    for calls in [IN_KERNEL, "write", "splice,sendfile,copy_file_range,read,write"] {
-        let fault = format!("{calls}:error=EAGAIN:when=2+3");
-        for (options, plain) in [("", ""), ("--route=read-write", ""), ("-s", "-s")] {
-            let wanted = cat.both(&format!("cat {plain} large | cksum"), few).theirs.stdout;
-            for output in ["| cat >out", ">>out"] {
+    let (pipe, append) = ("| cat >out", ">>out");
+    let all = "splice,sendfile,copy_file_range,read,write";
+    for (options, plain) in [("", ""), ("--route=read-write", ""), ("-s", "-s")] {
+        let wanted = cat.both(&format!("cat {plain} large | cksum"), few).theirs.stdout;
+        for (calls, output) in
+            [(IN_KERNEL, pipe), ("write", pipe), ("write", append), (all, pipe), (all, append)]
+        {
+            // The kernel itself moves what nothing else is said of, and what goes into a pipe.
+            let is_in_kernel = options.is_empty() && output == pipe;
+            if calls == all || is_in_kernel == (calls == IN_KERNEL) {
+                let fault = format!("{calls}:error=EAGAIN:when=2+3");
                 // Reads of the file alone: the loader does not take EAGAIN for an answer.
                 let cat_with = match calls {
                     "write" => faulty(&[&fault]),
                     _ => faulty_on("large", &[&fault]),
                 };
                 let line = format!("{cat_with} {options} large {output}; cksum <out");
-                let ours = cat.both(&line, few).ours;
+                let ours = cat.both(&line, few).fired().ours;
                 assert_eq!((ours.stderr.as_str(), ours.end.0), ("", Some(0)), "{line}");
                 assert_eq!(ours.stdout, wanted, "{line}");
             }
@@ -182,7 +189,7 @@ fn an_output_that_fails_when_it_is_closed_is_told_of() {
         return;
     }
     let line = format!("echo >out; {} a >>out", faulty_on("out", &["close:error=EDQUOT"]));
-    cat.both(&line, few).same();
+    cat.both(&line, few).fired().same();
 }
 
 /// A record that is not taken at once is lost, so no read may be cut where a part of the work ends.

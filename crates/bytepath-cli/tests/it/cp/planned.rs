@@ -7,7 +7,7 @@ use std::path::Path;
 use bytepath::machine::{self, Machine};
 use bytepath::profile::MachineKey;
 
-use crate::calls::may_trace;
+use crate::calls::{assert_fired, faulty, may_trace};
 use crate::program::{Done, installed, may_mount, shell};
 
 /// Large enough for the profile to be looked at, and for slices of several threads.
@@ -216,28 +216,34 @@ fn whatever_call_of_its_threads_fails_the_copy_is_whole() {
         return;
     }
     for folder in folders() {
-        // The loader of a program reads with pread64, too, some three times.
-        for inject in [
-            "splice:error=EINVAL",
+        let everywhere = [
             "madvise:error=EINVAL",
-            "madvise:error=EFAULT:when=4+",
+            "madvise:error=EFAULT",
+            "ftruncate,fallocate:error=EINTR:when=1+3",
+            // The loader of a program reads with pread64, too, some three times.
+            "splice,pread64:error=EINTR:when=8+3",
+            "clone3,clone:error=EAGAIN",
+        ];
+        let in_memory = [
+            "splice:error=EINVAL",
             "splice:error=ENOSYS:when=3+",
             "splice:error=EIO:when=4",
-            "ftruncate,fallocate:error=EINTR:when=2+3",
-            "splice,pread64:error=EINTR:when=8+3",
             // A read that gives nothing is the end, and no kernel says so before it; of splice it is asked
             // for again by a read.
             "splice:retval=0:when=9",
             "pipe2:error=EMFILE",
-            "fallocate:error=EOPNOTSUPP",
-            "clone3,clone:error=EAGAIN",
-        ] {
+        ];
+        let on_disk = ["fallocate:error=EOPNOTSUPP", "ftruncate,fallocate:error=EINTR:when=2+3"];
+        let is_in_memory = machine::file_system(folder.path()).expect("it has one").name == "tmpfs";
+        let here = if is_in_memory { &in_memory[..] } else { &on_disk };
+        for inject in everywhere.iter().chain(here) {
             let line = format!(
-                "strace -f -qqq -o /dev/null -e inject={inject} \
-                 $bytepath cp --profile profile large new && cmp large new && echo same"
+                "{} -f $bytepath cp --reflink=never --profile profile large new && cmp large new && echo same",
+                faulty("log", &[inject])
             );
             let done = beside_large(folder.path(), &line);
             assert_eq!(done.stdout, "same\n", "{inject}: {done:?}");
+            assert_fired(&folder.path().join("log"), inject);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What `cp` tells of what it did, and how it gets past the page cache and to the device.
 
-use bytepath_report::{Copied, CopiedEntry, EntryKind, Outcome, schema};
+use bytepath_report::{Copied, CopiedEntry, EntryKind, Outcome};
 use serde_json::Value;
 
 use crate::calls::may_trace;
-use crate::program::{Done, installed, may_mount, root, shell};
+use crate::program::{Done, as_published, installed, may_mount, root, shell};
 
 fn in_folder(lines: &str) -> Done {
     let folder = tempfile::tempdir().expect("a folder");
@@ -17,11 +17,8 @@ fn in_folder(lines: &str) -> Done {
 /// The document, after it was held against the published schema.
 #[track_caller]
 fn document(text: &str) -> Copied {
-    let schema: Value = serde_json::from_str(schema::PUBLISHED_COPIED).expect("it is JSON");
-    let validator = jsonschema::validator_for(&schema).expect("a schema");
     let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
-    let complaints: Vec<_> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
-    assert!(complaints.is_empty(), "{complaints:?}: {text}");
+    as_published("cp", &value);
     serde_json::from_value(value).expect("it is what the types say")
 }
 
@@ -165,6 +162,25 @@ fn what_went_wrong_is_in_the_document() {
         (done.stdout.as_str(), done.stderr.contains("cannot write /dev/full")),
         ("1\n", true)
     );
+}
+
+#[test]
+fn so_many_errors_are_told_as_are_asked_for_and_the_others_counted() {
+    let line = "$bytepath cp --json - --json-errors";
+    for (most, told) in [("0", 0), ("1", 1), ("2", 2), ("3", 3), ("1000000", 3)] {
+        let done = in_folder(&format!("{line} {most} x y z ."));
+        let document = document(&done.stdout);
+        let sources = document.errors.iter().filter_map(|error| error.source.as_ref());
+        let names: Vec<_> = sources.map(|source| source.name.as_str()).collect();
+        assert_eq!(names, ["x", "y", "z"][..told], "{most}: {done:?}");
+        assert_eq!(document.errors_left_out, 3 - told as u64, "{most}: {done:?}");
+        assert_eq!(done.stderr.lines().count(), 3, "all are said: {done:?}");
+    }
+    for most in ["x", "-1"] {
+        let said = format!("invalid value '{most}' for '--json-errors");
+        in_folder(&format!("{line} {most} x .")).refused(1, &[&said]);
+    }
+    in_folder("$bytepath cp --json-errors 1 large new").refused(1, &["--json"]);
 }
 
 #[test]

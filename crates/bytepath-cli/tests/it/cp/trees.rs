@@ -13,12 +13,9 @@ fn links_are_followed_as_asked() {
         for operands in ["d e", "to-d e", "to-d/ e", "d/sub new", "l broken e", "d to-d a l e"] {
             cp.both(&format!("cp -v {option} {operands}"), some).same();
         }
-        cp.both(
-            &format!("cd e; cp -v {option} ../d .; cp -v {option} \"$(pwd -P)/../d\" t"),
-            |work| {
-                some(work);
-            },
-        );
+        // A name from the root on that does not tell which folder it is.
+        let line = format!("cd e; cp -v {option} ../d .; cp -v {option} /proc/self/cwd/../d t");
+        cp.both(&line, some).same();
     }
     let cycle = |work: &Path| {
         some(work);

@@ -2,13 +2,12 @@
 //! or made up.
 
 use super::{few, gnu, large};
-use crate::calls::may_trace;
-use crate::classic::differ_at;
+use crate::calls::{self, may_trace};
+use crate::classic::{LOG, differ_at};
 
 /// The classic's name, run with faults.
 fn faulty(faults: &[&str]) -> String {
-    let inject: String = faults.iter().map(|fault| format!("-e inject={fault} ")).collect();
-    format!("strace -qqq -o /dev/null -e signal=none {inject} tee")
+    calls::faulty(LOG, faults) + "tee"
 }
 
 /// The same, for calls on this file alone.
@@ -27,6 +26,12 @@ const LINES: [&str; 7] = [
     "TEE /dev/null c <large >o",
 ];
 
+/// Those in which there is something to be given to more than one.
+const TO_SEVERAL: &[&str] = LINES.split_at(1).1;
+
+/// Those that read the file themselves.
+const FROM_A_FILE: &[&str] = LINES.split_at(5).1;
+
 #[test]
 fn a_way_that_is_refused_at_any_point_changes_nothing() {
     let Some(tee) = gnu() else { return };
@@ -39,7 +44,7 @@ fn a_way_that_is_refused_at_any_point_changes_nothing() {
                 let tee_with = faulty(&[&format!("{ways}:error={error}:when={when}")]);
                 let runs = LINES.map(|line| line.replace("TEE", &tee_with));
                 let sums = "; echo $?; cksum c d e o 2>/dev/null; rm -f c d e o; ";
-                tee.both(&runs.map(|run| run + sums).concat(), few).same();
+                tee.both(&runs.map(|run| run + sums).concat(), few).fired().same();
             }
         }
     }
@@ -51,11 +56,13 @@ fn a_pipe_of_its_own_that_cannot_be_had_changes_nothing() {
     if !may_trace() {
         return;
     }
-    for fault in ["pipe2:error=EMFILE", "pipe2:error=ENFILE:when=2"] {
+    for (fault, lines) in
+        [("pipe2:error=EMFILE", TO_SEVERAL), ("pipe2:error=ENFILE:when=2", &TO_SEVERAL[1..])]
+    {
         let tee_with = faulty(&[fault]);
-        for line in LINES {
+        for line in lines {
             let line = format!("{}; echo $?", line.replace("TEE", &tee_with));
-            tee.both(&line, few).same();
+            tee.both(&line, few).fired().same();
         }
     }
 }
@@ -68,16 +75,22 @@ fn interruptions_change_nothing() {
     }
     // Every third call: one that is interrupted for ever never ends. The classic's only calls are
     // reads, of which its loader's do not take EINTR for an answer.
-    for calls in ["splice", "tee", "splice,tee,poll", "pipe2,splice"] {
+    for (calls, lines) in [
+        ("splice", &LINES[..]),
+        ("tee", TO_SEVERAL),
+        ("splice,tee,poll", &LINES),
+        ("pipe2,splice", &LINES),
+    ] {
         let tee_with = faulty(&[&format!("{calls}:error=EINTR:when=1+3")]);
-        for line in LINES {
-            tee.both(&line.replace("TEE", &tee_with), few).same();
+        for line in lines {
+            tee.both(&line.replace("TEE", &tee_with), few).fired().same();
         }
     }
     let refused = "splice,tee:error=ENOSYS";
     for file in ["large", "c"] {
         let tee_with = faulty_on(file, &["read,write:error=EINTR:when=1+3", refused]);
-        let ours = tee.both(&format!("echo >c; {tee_with} c d <large >o; cksum c d o"), few).ours;
+        let ours =
+            tee.both(&format!("echo >c; {tee_with} c d <large >o; cksum c d o"), few).fired().ours;
         let theirs = tee.both("tee c d <large >o; cksum c d o", few).theirs;
         assert_eq!((ours.stderr.as_str(), &ours.stdout), ("", &theirs.stdout), "{file}");
     }
@@ -90,16 +103,24 @@ fn an_end_that_is_not_ready_is_tried_again() {
     if !may_trace() {
         return;
     }
-    for calls in ["splice", "tee", "tee,splice", "write", "tee,splice,write,read"] {
+    for (calls, lines) in [
+        ("splice", &LINES[..]),
+        ("tee", TO_SEVERAL),
+        ("tee,splice", &LINES),
+        ("write", &LINES),
+        ("tee,splice,write,read", FROM_A_FILE),
+    ] {
         let fault = format!("{calls}:error=EAGAIN:when=2+3");
-        for line in LINES {
-            // Reads of the file alone: the loader does not take EAGAIN for an answer.
-            let tee_with = match calls.contains("read") {
-                true => faulty_on("large", &[&fault]),
-                false => faulty(&[&fault]),
+        for line in lines {
+            let tee_with = match calls {
+                // Nothing is left but to write.
+                "write" => faulty(&[&fault, "tee,splice:error=ENOSYS"]),
+                // Reads of the file alone: the loader does not take EAGAIN for an answer.
+                _ if calls.contains("read") => faulty_on("large", &[&fault]),
+                _ => faulty(&[&fault]),
             };
             let sums = "; echo $?; cksum c d e o 2>/dev/null";
-            let ours = tee.both(&(line.replace("TEE", &tee_with) + sums), few).ours;
+            let ours = tee.both(&(line.replace("TEE", &tee_with) + sums), few).fired().ours;
             let wanted = tee.both(&(line.replace("TEE", "tee") + sums), few).theirs;
             assert_eq!((ours.stderr.as_str(), ours.end), ("", wanted.end), "{calls} {line}");
             assert_eq!(ours.stdout, wanted.stdout, "{calls} {line}");
@@ -114,10 +135,10 @@ fn calls_that_move_less_than_asked_lose_nothing() {
         return;
     }
     // A call that is answered by strace moves nothing; one that says 0 is what can be made.
-    for (fault, lines) in [("tee:retval=0", &LINES[..]), ("tee:retval=0:when=3+4", &LINES)] {
+    for fault in ["tee:retval=0", "tee:retval=0:when=3+4"] {
         let tee_with = faulty(&[fault]);
-        for line in lines {
-            tee.both(&line.replace("TEE", &tee_with), few).same();
+        for line in TO_SEVERAL {
+            tee.both(&line.replace("TEE", &tee_with), few).fired().same();
         }
     }
 }
@@ -184,7 +205,7 @@ fn an_output_that_fails_when_it_is_closed_is_told_of() {
         return;
     }
     let tee_with = faulty_on("c", &["close:error=EDQUOT"]);
-    tee.both(&format!("echo >c; {tee_with} c d <a; echo $?"), few).same();
+    tee.both(&format!("echo >c; {tee_with} c d <a; echo $?"), few).fired().same();
     let tee_with = faulty_on("o", &["close:error=EDQUOT"]);
-    tee.both(&format!("echo >o; {tee_with} c d <a >o; echo $?"), few).same();
+    tee.both(&format!("echo >o; {tee_with} c d <a >o; echo $?"), few).fired().same();
 }

@@ -4,9 +4,6 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::calls::CALLS;
@@ -15,6 +12,7 @@ use super::files::Story;
 use super::largest::Largest;
 use super::tasks::{Tasks, There, in_first_pid_namespace};
 use super::{Mode, TraceError, tcp};
+use crate::helper::Helper;
 use crate::sys::bpf_ring::Ring;
 use crate::syscalls;
 use crate::world::{Stat, text};
@@ -107,7 +105,7 @@ fn look(
                 ))
             })?;
             // Behind it: programs count what it begins from now on.
-            before.added.push((super::now_ns(), process));
+            before.added.push((crate::sampler::now_ns(), process));
             added += 1;
         }
     }
@@ -151,45 +149,33 @@ pub(super) enum Told {
 
 /// Takes records out of a ring in a thread of its own.
 #[derive(Debug)]
-pub(super) struct Collector {
-    ended: Arc<AtomicBool>,
-    thread: JoinHandle<Told>,
-}
+pub(super) struct Collector(Helper<Told>);
 
 /// How long records lie in the ring. Programs wake nobody: that would be seen in what is traced.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Collector {
     pub(super) fn start(mode: Mode, mut ring: Ring) -> std::io::Result<Collector> {
-        let ended = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&ended);
         let mut told = match mode {
             Mode::Tcp => Told::Connections(Largest::default()),
             _ => Told::Files(Story::default()),
         };
-        let body = move || {
+        let thread = Helper::start("bytepath trace", move |pause| {
             loop {
-                // Looked at before the last records are taken.
-                let last = seen.load(Ordering::Acquire);
+                // Known before the last records are taken.
+                let last = pause.is_last(PAUSE);
                 ring.take(|record| told.record(record));
                 if last {
                     return told;
                 }
-                std::thread::park_timeout(PAUSE);
             }
-        };
-        let thread = crate::helper::start("bytepath trace", body)?;
-        Ok(Collector { ended, thread })
+        });
+        thread.map(Collector)
     }
 
     /// Takes what is left. Nobody may leave records any more.
     pub(super) fn finish(self) -> Told {
-        self.ended.store(true, Ordering::Release);
-        self.thread.thread().unpark();
-        match self.thread.join() {
-            Ok(told) => told,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        self.0.finish()
     }
 }
 

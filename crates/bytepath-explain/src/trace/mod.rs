@@ -46,6 +46,7 @@ pub use hook::Way;
 use hook::{Held, Kernel};
 use tasks::Tasks;
 
+use crate::sampler::now_ns;
 use crate::sys::bpf_ring::Ring;
 
 /// What can be traced.
@@ -300,10 +301,4 @@ impl Tracing {
         let found = found::of(&self, gathered, ended_ns).map_err(refused)?;
         Ok(found::traced(self, found, what, Duration::from_nanos(ended_ns)))
     }
-}
-
-/// The clock by which programs count (bpf_ktime_get_ns).
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }

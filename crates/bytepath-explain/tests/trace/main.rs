@@ -872,6 +872,28 @@ fn where_nobody_tells_the_cpus_nothing_is_written_beyond_what_there_is_room_for(
 }
 
 #[test]
+fn what_is_dropped_leaves_no_thread() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let names = || {
+        let threads = fs::read_dir("/proc/self/task").expect("its own").flatten();
+        let names =
+            threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+        names.filter(|name| name.starts_with("bytepath"))
+    };
+    let _lock = work::lock();
+    for mode in [Mode::FileLife, Mode::Tcp, Mode::OffCpu] {
+        let Some(mut tracing) = work::start(mode) else { continue };
+        assert!(tracing.follow(1 << 30).is_err(), "no process has this number");
+        drop(tracing);
+        let until = Instant::now() + PATIENCE;
+        while names().next().is_some() {
+            assert!(Instant::now() < until, "{mode:?}: {:?}", names().collect::<Vec<_>>());
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
 fn a_process_that_is_not_there_is_refused() {
     let Some(mut tracing) = work::start(Mode::Syscalls) else { return };
     let error = tracing.follow(1 << 30).expect_err("no process has this number");

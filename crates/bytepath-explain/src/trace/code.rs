@@ -10,7 +10,7 @@ use perf_event::events::Software;
 use perf_event::{Builder, Clock, Sampler as Ring};
 
 use crate::helper::{Helper, Pause};
-use crate::record::{self, FIELDS, Record};
+use crate::record::{self, FIELDS, Kind, Record};
 use crate::sampler::{now_ns, online};
 use crate::world::World;
 
@@ -22,7 +22,13 @@ const EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Code {
     followed: Arc<Mutex<Followed>>,
-    thread: Helper<World>,
+    thread: Helper<Looked>,
+}
+
+/// What is where, and how many records of it the kernel had no room for.
+pub(super) struct Looked {
+    pub(super) world: World,
+    pub(super) lost: u64,
 }
 
 /// Processes that were there before, and when they were followed: their programs are counted from
@@ -50,8 +56,8 @@ impl Code {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No more of it; what is where.
-    pub(super) fn finish(self) -> World {
+    /// No more of it.
+    pub(super) fn finish(self) -> Looked {
         self.thread.finish()
     }
 }
@@ -72,8 +78,9 @@ fn looked(
     mut world: World,
     pause: &Pause,
     followed: &Mutex<Followed>,
-) -> World {
+) -> Looked {
     let mut waiting: Vec<Record> = Vec::new();
+    let mut lost = 0;
     loop {
         let last = pause.is_last(EVERY);
         // What a ring did not have by now may be older than what another has.
@@ -89,11 +96,14 @@ fn looked(
         let mut followed = followed.lock().unwrap_or_else(PoisonError::into_inner);
         for record in waiting.drain(..settled) {
             count_anew(&mut world, &mut followed, record.time_ns);
-            world.learn(record.kind);
+            match record.kind {
+                Kind::Lost(count) => lost += count,
+                other => world.learn(other),
+            }
         }
         if last {
             count_anew(&mut world, &mut followed, u64::MAX);
-            return world;
+            return Looked { world, lost };
         }
     }
 }
@@ -107,7 +117,7 @@ fn count_anew(world: &mut World, followed: &mut Followed, until_ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Kind, Map};
+    use crate::record::Map;
     use crate::world::Place;
 
     #[test]

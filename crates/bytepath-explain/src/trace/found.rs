@@ -9,6 +9,7 @@ use bytepath_report::{
 };
 use rustix::io::Errno;
 
+use super::code::Looked;
 use super::follow::Told;
 use super::names::Places;
 use super::{
@@ -22,7 +23,7 @@ pub(super) type Found = (TraceFound, Vec<TraceUntold>, Vec<String>);
 /// What threads of ours gathered meanwhile.
 pub(super) struct Gathered {
     pub(super) told: Option<Told>,
-    pub(super) world: Option<World>,
+    pub(super) code: Option<Looked>,
 }
 
 pub(super) fn of(tracing: &Tracing, gathered: Gathered, ended_ns: u64) -> Result<Found, Errno> {
@@ -31,8 +32,10 @@ pub(super) fn of(tracing: &Tracing, gathered: Gathered, ended_ns: u64) -> Result
     let found = match (&tracing.maps, gathered.told) {
         (Maps::OffCpu(maps), _) => {
             let rows = maps.rows(tasks, ended_ns)?;
-            let world = gathered.world.unwrap_or_else(|| World::new(&[], []));
-            TraceFound::OffCpu(off_cpu(tracing, maps, &rows, world, &mut notes))
+            let code = gathered.code;
+            let code = code.unwrap_or_else(|| Looked { world: World::new(&[], []), lost: 0 });
+            notes.extend(unmapped_note(code.lost));
+            TraceFound::OffCpu(off_cpu(tracing, maps, &rows, code.world, &mut notes))
         }
         (Maps::Wakeups(maps), _) => {
             TraceFound::Wakeups(wakeups(tasks, maps, &maps.rows()?, &mut notes))
@@ -117,6 +120,16 @@ fn before_note(calls: u64) -> Option<String> {
     (calls > 0).then(|| {
         let calls = numbers::counted(calls, "call");
         format!("{calls} had begun before anybody looked: time counts from then on")
+    })
+}
+
+fn unmapped_note(lost: u64) -> Option<String> {
+    (lost > 0).then(|| {
+        format!(
+            "functions of programs may have no names, or those of other code: {} of what was mapped where \
+             came faster than anybody took them",
+            numbers::counted(lost, "record")
+        )
     })
 }
 

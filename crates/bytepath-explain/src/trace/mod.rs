@@ -296,7 +296,7 @@ impl Tracing {
         self.held.clear();
         let gathered = Gathered {
             told: self.collector.take().map(Collector::finish),
-            world: self.code.take().map(Code::finish),
+            code: self.code.take().map(Code::finish),
         };
         let found = found::of(&self, gathered, ended_ns).map_err(refused)?;
         Ok(found::traced(self, found, what, Duration::from_nanos(ended_ns)))

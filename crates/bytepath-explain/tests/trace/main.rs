@@ -803,6 +803,25 @@ fn what_a_program_for_32_bits_is_stuck_in_is_of_the_table_for_32_bits() {
 }
 
 #[test]
+fn records_of_mappings_that_nobody_took_in_time_are_told() {
+    // A record tells its file's path, of which a ring holds no more than some two hundred.
+    let lines = "import mmap, os, tempfile\n\
+         with tempfile.TemporaryDirectory() as folder:\n\
+         \x20   os.chdir(folder)\n\
+         \x20   for _ in range(14): os.mkdir('d' * 250); os.chdir('d' * 250)\n\
+         \x20   file = os.open('f', os.O_RDWR | os.O_CREAT)\n\
+         \x20   os.ftruncate(file, 4096)\n\
+         \x20   for _ in range(20000): mmap.mmap(file, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::OffCpu, &mut python) else { return };
+    if traced.missing.iter().any(|note| note.contains("perf_event_open")) {
+        return println!("skipped: {:?}", traced.missing);
+    }
+    let told = traced.missing.iter().any(|note| note.contains("came faster than anybody took"));
+    assert!(told, "{:?}", traced.missing);
+}
+
+#[test]
 fn who_is_woken_and_never_seen_to_run_has_its_name() {
     let Some((traced, pid, _)) = of_waiting_cat(Mode::Wakeups, &[7; 50]) else { return };
     let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };

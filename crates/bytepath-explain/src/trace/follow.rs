@@ -6,6 +6,8 @@ use std::fs;
 use std::io::Read as _;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::calls::CALLS;
 use super::code::Followed;
 use super::files::Story;
@@ -80,30 +82,23 @@ fn look(
     let mut added = 0;
     for process in crate::world::with_descendants(pid) {
         // /proc tells the call's number alone; the table for 32 bits has rows of its own.
-        let table = u64::from(if ask.calls && is_for_32_bits(process) { CALLS } else { 0 });
+        let table = ask.calls.then(|| u64::from(if is_for_32_bits(process) { CALLS } else { 0 }));
         for tid in crate::world::threads_of(process) {
             if tasks.follows(tid) {
                 continue;
             }
-            let name = text(&format!("/proc/{process}/task/{tid}/comm"));
-            if name.is_empty() {
-                continue;
-            }
-            let call = ask.calls.then(|| syscalls::told(process, tid)).flatten().flatten();
-            let call = call.map(|call| call.saturating_add(table));
-            let off = sleeps_as(process, tid);
-            let name = name.trim_end();
-            let there = There { tid, tgid: process, name, off, call };
-            if ask.stacks && off.is_some() {
+            let Some(then) = there(process, tid, table) else { continue };
+            if ask.stacks && then.off.is_some() {
                 before.stacks.insert(tid, kernel_stack(process, tid));
             }
-            before.calls += u64::from(call.is_some());
-            tasks.add(&there, now_ns).map_err(|errno| {
+            let now = add(tasks, &then, now_ns, table).map_err(|errno| {
                 TraceError(format!(
                     "cannot trace thread {tid}: {errno}; no more than {} are traced at once",
                     super::tasks::TASKS_MAX
                 ))
             })?;
+            let Some(now) = now else { continue };
+            before.calls += u64::from(now.call.is_some() && now.call == then.call);
             // Behind it: programs count what it begins from now on.
             before.added.push((crate::sampler::now_ns(), process));
             added += 1;
@@ -112,24 +107,49 @@ fn look(
     Ok(added)
 }
 
+/// A thread as it is now; none where it has ended. Calls are asked for where there is a `table`, whose
+/// rows begin there.
+fn there(tgid: u32, tid: u32, table: Option<u64>) -> Option<There> {
+    // As the kernel has it (include/linux/sched.h), unless it runs or is about to.
+    let off = match Stat::of(&format!("{tgid}/task/{tid}")).state()? {
+        'S' => Some(1),
+        'D' | 'I' => Some(2),
+        'T' => Some(4),
+        't' => Some(8),
+        'Z' | 'X' => return None,
+        _ => None,
+    };
+    let call = table.and_then(|table| Some(syscalls::told(tgid, tid)??.saturating_add(table)));
+    let name = text(&format!("/proc/{tgid}/task/{tid}/comm")).trim_end().to_owned();
+    Some(There { tid, tgid, name, off, call })
+}
+
+/// Traces a thread; how it is by then. What it was in may have been over before it was traced, and so may
+/// it itself: programs have seen nothing of that.
+fn add(
+    tasks: &Tasks,
+    then: &There,
+    now_ns: u64,
+    table: Option<u64>,
+) -> Result<Option<There>, Errno> {
+    tasks.add(then, now_ns)?;
+    let now = there(then.tgid, then.tid, table);
+    match &now {
+        None => tasks.remove(then.tid)?,
+        Some(now) if (now.off, now.call) != (then.off, then.call) => {
+            tasks.left(then.tid, now_ns)?
+        }
+        Some(_) => {}
+    }
+    Ok(now)
+}
+
 /// Whether a process runs a program for 32 bits, as the head of its file tells.
 fn is_for_32_bits(pid: u32) -> bool {
     const CLASS_32: u8 = 1;
     let mut head = [0; 5];
     let exe = fs::File::open(format!("/proc/{pid}/exe"));
     exe.and_then(|mut exe| exe.read_exact(&mut head)).is_ok() && head[4] == CLASS_32
-}
-
-/// The kernel's state of a thread that is off its CPU (include/linux/sched.h); none where it runs or is
-/// about to, or has ended.
-fn sleeps_as(pid: u32, tid: u32) -> Option<u32> {
-    match Stat::of(&format!("{pid}/task/{tid}")).state()? {
-        'S' => Some(1),
-        'D' | 'I' => Some(2),
-        'T' => Some(4),
-        't' => Some(8),
-        _ => None,
-    }
 }
 
 /// The functions of the kernel that a thread sleeps in, the outermost first; none where it may not be asked.
@@ -192,7 +212,9 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tasks::{BYSTANDER, TRACED, number, put, task};
+    use std::process::{Command, Stdio};
+
+    use super::super::tasks::{BYSTANDER, TRACED, number, put, task, wide};
     use super::*;
 
     #[test]
@@ -211,5 +233,39 @@ mod tests {
         let record = tasks.tasks.get(&pid.to_ne_bytes()).expect("it can be read").expect("kept");
         assert_eq!(number(&record, task::STATE as usize), TRACED as u32);
         assert!(tasks.follows(pid));
+    }
+
+    #[test]
+    fn what_was_over_before_it_was_traced_does_not_go_on() {
+        let tasks = match Tasks::new() {
+            Ok(tasks) => tasks,
+            Err(errno) => return println!("skipped: no maps: {errno}"),
+        };
+        let record = |pid: u32| tasks.tasks.get(&pid.to_ne_bytes()).expect("it can be read");
+        let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat is everywhere");
+        let pid = cat.id();
+        let sleeps = loop {
+            let there = there(pid, pid, Some(0)).expect("it lives");
+            if there.name == "cat" && there.off == Some(1) {
+                break there;
+            }
+            std::thread::yield_now();
+        };
+        let since = |at: i16| wide(&record(pid).expect("kept"), at as usize);
+        add(&tasks, &sleeps, 7, Some(0)).expect("there is room");
+        assert_eq!(since(task::OFF_NS), 7);
+        assert_eq!(since(task::ENTER_NS), sleeps.call.map_or(0, |_| 7));
+        // It was in another call, and another sleep.
+        let other = There { call: Some(CALLS.into()), off: Some(2), ..sleeps };
+        add(&tasks, &other, 7, Some(0)).expect("there is room");
+        assert_eq!((since(task::ENTER_NS), since(task::OFF_NS)), (0, 0));
+
+        cat.kill().expect("it is there");
+        while there(pid, pid, None).is_some() {
+            std::thread::yield_now();
+        }
+        let now = add(&tasks, &other, 7, Some(0)).expect("there is room");
+        assert!(now.is_none() && record(pid).is_none(), "of who has ended: {now:?}");
+        cat.wait().expect("it ends");
     }
 }

@@ -87,11 +87,11 @@ pub(super) struct Person {
 }
 
 /// A thread that was there before anybody looked.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct There<'a> {
+#[derive(Debug)]
+pub(super) struct There {
     pub(super) tid: u32,
     pub(super) tgid: u32,
-    pub(super) name: &'a str,
+    pub(super) name: String,
     /// The state in which it is off its CPU, as the kernel has it.
     pub(super) off: Option<u32>,
     /// The system call that it is in, where calls are traced.
@@ -150,8 +150,8 @@ impl Tasks {
     }
 
     /// Traces a thread that is there, from this moment on.
-    pub(super) fn add(&self, there: &There<'_>, now_ns: u64) -> Result<(), Errno> {
-        let There { tid, tgid, name, .. } = *there;
+    pub(super) fn add(&self, there: &There, now_ns: u64) -> Result<(), Errno> {
+        let There { tid, tgid, .. } = *there;
         let mut record = [0u8; task::BYTES as usize];
         put(&mut record, task::STATE, &TRACED.to_ne_bytes());
         put(&mut record, task::TGID, &tgid.to_ne_bytes());
@@ -166,8 +166,28 @@ impl Tasks {
             put(&mut record, task::CALL, &call.to_ne_bytes());
             put(&mut record, task::ENTER_NS, &now_ns.to_ne_bytes());
         }
-        self.call(tid, tgid, name)?;
+        self.call(tid, tgid, &there.name)?;
         self.tasks.set(&tid.to_ne_bytes(), &record)
+    }
+
+    /// A thread that was added at `since_ns` had left by then what it was in. What programs have written is
+    /// later.
+    pub(super) fn left(&self, tid: u32, since_ns: u64) -> Result<(), Errno> {
+        let Some(mut record) = self.tasks.get(&tid.to_ne_bytes())? else { return Ok(()) };
+        let since = |record: &[u8], at: i16| wide(record, at as usize) == since_ns;
+        if since(&record, task::ENTER_NS) {
+            put(&mut record, task::ENTER_NS, &[0; 8]);
+        }
+        // Who was seen to be woken slept until then.
+        if since(&record, task::OFF_NS) && wide(&record, task::WOKEN_NS as usize) == 0 {
+            put(&mut record, task::OFF_NS, &[0; 8]);
+        }
+        self.tasks.set(&tid.to_ne_bytes(), &record)
+    }
+
+    /// A thread that was added had ended by then.
+    pub(super) fn remove(&self, tid: u32) -> Result<(), Errno> {
+        self.tasks.delete(&tid.to_ne_bytes())
     }
 
     /// Remembers a name under its number.

@@ -1,5 +1,5 @@
 //! Which threads are traced: those of the command or the process, and all that they start. One map
-//! holds them and what programs remember of each; three programs keep it: at fork, exec and exit.
+//! holds them and what programs remember of each; three programs keep it: at the start, at exec and at exit.
 
 use std::collections::HashMap;
 
@@ -98,16 +98,17 @@ pub(super) struct There {
     pub(super) call: Option<u64>,
 }
 
-const FORK: Event = Event { group: "sched", name: "sched_process_fork" };
+/// Not sched_process_fork, whose record does not tell threads from processes.
+const NEW: Event = Event { group: "task", name: "task_newtask" };
 const EXEC: Event = Event { group: "sched", name: "sched_process_exec" };
 const EXIT: Event = Event { group: "sched", name: "sched_process_exit" };
 
 const CHILD_TID: Value =
-    Value { argument: ("child", 1), member: Some(("task_struct", &["pid"])), field: "child_pid" };
+    Value { argument: ("task", 0), member: Some(("task_struct", &["pid"])), field: "pid" };
+const CLONE_FLAGS: Value =
+    Value { argument: ("clone_flags", 1), member: None, field: "clone_flags" };
 /// The number of the thread that has called exec(2).
 const CALLER_TID: Value = Value { argument: ("old_pid", 1), member: None, field: "old_pid" };
-const CHILD_TGID: Value =
-    Value { argument: ("child", 1), member: Some(("task_struct", &["tgid"])), field: "" };
 
 /// Where programs put the number of a thread on the stack.
 pub(super) const KEY: i16 = -16;
@@ -127,7 +128,7 @@ pub(super) type Make<M> = fn(&Hook<'_>, &M) -> Result<Asm, Unknown>;
 
 /// The programs that follow.
 pub(super) const PROGRAMS: [(Event, Make<Tasks>); 3] =
-    [(FORK, on_fork), (EXEC, on_exec), (EXIT, on_exit)];
+    [(NEW, on_new), (EXEC, on_exec), (EXIT, on_exit)];
 
 impl Tasks {
     pub(super) fn new() -> Result<Tasks, Errno> {
@@ -384,17 +385,22 @@ pub(super) const NO_STACK: i32 = -1;
 pub(super) const BEFORE: i32 = -2;
 
 /// The child of a traced thread is traced; that of an armed process will be when it execs.
-fn on_fork(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
+fn on_new(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
     let mut asm = hook.begin();
     let (end, stranger, insert) = (asm.label(), asm.label(), asm.label());
+    let (is_process, known) = (asm.label(), asm.label());
     let (child, tgid, state) = (Reg::R8, Reg::R9, Reg::R7);
     hook.value(&mut asm, child, &CHILD_TID)?;
-    if hook.tells(&CHILD_TGID) {
-        hook.value(&mut asm, tgid, &CHILD_TGID)?;
-    } else {
-        // Told at its exec.
-        asm.mov(tgid, child);
-    }
+    hook.value(&mut asm, tgid, &CLONE_FLAGS)?;
+    asm.alu(Alu::And, tgid, libc::CLONE_THREAD);
+    asm.jump_if(tgid, If::Equal, 0, is_process);
+    asm.call(Helper::PidTgid);
+    asm.alu(Alu::ShiftRight, Reg::R0, 32);
+    asm.mov(tgid, Reg::R0);
+    asm.jump(known);
+    asm.place(is_process);
+    asm.mov(tgid, child);
+    asm.place(known);
     asm.call(Helper::PidTgid);
     asm.store(Size::B4, Reg::R10, KEY, Reg::R0);
     asm.lookup(&tasks.tasks, KEY, stranger);

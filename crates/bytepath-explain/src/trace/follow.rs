@@ -27,6 +27,7 @@ const LOOKS_MAX: usize = 10;
 pub(super) struct Ask {
     pub(super) calls: bool,
     pub(super) stacks: bool,
+    pub(super) rings: bool,
 }
 
 /// What they were in.
@@ -36,6 +37,8 @@ pub(super) struct Before {
     pub(super) calls: u64,
     /// The functions of the kernel that they slept in, the outermost first, by thread; for root alone.
     pub(super) stacks: HashMap<u32, Vec<String>>,
+    /// Whether one had a ring (io_uring), which the kernel may work on without a call.
+    pub(super) ring: bool,
     /// Processes, and when a thread of them was added: the number of its program is 0 from then on.
     pub(super) added: Followed,
 }
@@ -83,6 +86,7 @@ fn look(
     for process in crate::world::with_descendants(pid) {
         // /proc tells the call's number alone; the table for 32 bits has rows of its own.
         let table = ask.calls.then(|| u64::from(if is_for_32_bits(process) { CALLS } else { 0 }));
+        before.ring |= ask.rings && has_ring(process);
         for tid in crate::world::threads_of(process) {
             if tasks.follows(tid) {
                 continue;
@@ -150,6 +154,13 @@ fn is_for_32_bits(pid: u32) -> bool {
     let mut head = [0; 5];
     let exe = fs::File::open(format!("/proc/{pid}/exe"));
     exe.and_then(|mut exe| exe.read_exact(&mut head)).is_ok() && head[4] == CLASS_32
+}
+
+/// Whether a process has a ring of io_uring open.
+fn has_ring(pid: u32) -> bool {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut files = files.filter_map(|file| fs::read_link(file.path()).ok());
+    files.any(|file| file.as_os_str() == "anon_inode:[io_uring]")
 }
 
 /// The functions of the kernel that a thread sleeps in, the outermost first; none where it may not be asked.
@@ -227,7 +238,9 @@ mod tests {
         let mut woken = [0; task::BYTES as usize];
         put(&mut woken, task::STATE, &BYSTANDER.to_ne_bytes());
         tasks.tasks.set(&pid.to_ne_bytes(), &woken).expect("there is room");
-        if let Err(error) = follow(&tasks, pid, 1, Ask { calls: false, stacks: false }) {
+        if let Err(error) =
+            follow(&tasks, pid, 1, Ask { calls: false, stacks: false, rings: false })
+        {
             return assert!(!in_first_pid_namespace(), "{error}");
         }
         let record = tasks.tasks.get(&pid.to_ne_bytes()).expect("it can be read").expect("kept");

@@ -216,6 +216,7 @@ impl Tracing {
             attached.on(event, |hook| make(hook, &tasks))?;
         }
         let missing = maps.attach(&tasks, ring.as_ref(), &mut attached)?;
+        let unnamed = calls::unnamed_note(&kernel).filter(|_| mode == Mode::Syscalls);
         let Attached { held, told, .. } = attached;
         let collector = ring.map(|ring| Collector::start(mode, ring)).transpose();
         let collector = collector.map_err(|error| {
@@ -226,7 +227,7 @@ impl Tracing {
             maps,
             held,
             told,
-            missing: missing.into_iter().collect(),
+            missing: missing.into_iter().chain(unnamed).collect(),
             collector,
             code: None,
             before: Before::default(),
@@ -261,6 +262,7 @@ impl Tracing {
         let ask = Ask {
             calls: matches!(self.maps, Maps::Syscalls(_)),
             stacks: matches!(self.maps, Maps::OffCpu(_)),
+            rings: matches!(self.maps, Maps::FileLife(_) | Maps::Tcp(_)),
         };
         let mut followed = self.code.as_ref().map(Code::followed);
         self.before = follow::follow(&self.tasks, pid, self.begun_ns, ask)?;

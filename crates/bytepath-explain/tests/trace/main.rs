@@ -277,6 +277,11 @@ fn a_call_of_the_table_for_32_bits_has_no_name_of_the_other() {
     let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
     let of = |name: &str| calls.iter().find(|row| row.name == name).map_or(0, |row| row.calls);
     assert_eq!((of("32-bit call 20"), of("writev")), (7, 0), "{calls:#?}");
+    for mode in [Mode::FileLife, Mode::Tcp] {
+        let Some(traced) = of_command(mode, &mut command) else { continue };
+        let told = |note: &String| note.starts_with("7 calls of the table for 32 bits are not");
+        assert!(traced.missing.iter().any(told), "{mode:?}: {:?}", traced.missing);
+    }
 }
 
 #[test]
@@ -524,6 +529,44 @@ fn bytes_through_files_that_were_open_before_are_told_too() {
     let found = files(&traced).iter().find(|file| std::path::Path::new(&file.path) == path);
     let found = found.unwrap_or_else(|| panic!("{traced:#?}"));
     assert_eq!((found.opened_at, found.read_bytes), (None, 5000));
+}
+
+#[test]
+fn rings_are_told_whoever_works_on_them() {
+    use std::io::BufRead as _;
+    let (setup, submit) = (Sysno::io_uring_setup as i32, Sysno::io_submit as i32);
+    let lines = format!(
+        "import ctypes, signal\n\
+         libc = ctypes.CDLL(None)\n\
+         ring = libc.syscall({setup}, 1, ctypes.create_string_buffer(120))\n\
+         libc.syscall({submit}, 0, 0, 0)\n\
+         print(ring, flush=True)\n"
+    );
+    let Some(mut makes) = python(&lines) else { return };
+    let Some(traced) = of_command(Mode::FileLife, makes.stdout(Stdio::null())) else { return };
+    let told = |traced: &Traced, what: &str| traced.missing.iter().any(|note| note.contains(what));
+    assert!(
+        told(&traced, "(2 calls of io_uring_setup, io_uring_enter or io_submit)"),
+        "{traced:?}"
+    );
+
+    let mut has =
+        python(&(lines + "signal.alarm(60); signal.pause()")).expect("it was there before");
+    let _lock = work::lock();
+    let Some(mut tracing) = work::start(Mode::Tcp) else { return };
+    let mut has = has.stdout(Stdio::piped()).spawn().expect("it is started");
+    let mut ring = String::new();
+    let output = has.stdout.take().expect("piped");
+    std::io::BufReader::new(output).read_line(&mut ring).expect("it says so");
+    let followed = tracing.follow(has.id());
+    let traced = followed.and_then(|()| tracing.finish("a ring"));
+    has.kill().expect("it is there");
+    has.wait().expect("it ends");
+    match traced {
+        _ if ring == "-1\n" => println!("skipped: no ring can be had"),
+        Err(error) => println!("skipped: {error}"),
+        Ok(traced) => assert!(told(&traced, "(a ring that was there before)"), "{traced:?}"),
+    }
 }
 
 #[test]

@@ -570,6 +570,23 @@ fn rings_are_told_whoever_works_on_them() {
 }
 
 #[test]
+fn whoever_gives_a_connection_up_has_no_other() {
+    let lines = "import ctypes, socket\n\
+         s = socket.create_server(('127.0.0.1', 0))\n\
+         a = socket.create_connection(s.getsockname())\n\
+         b, _ = s.accept()\n\
+         a.sendall(bytes(12))\n\
+         assert len(b.recv(12)) == 12\n\
+         for _ in range(2): assert ctypes.CDLL(None).connect(a.fileno(), bytes(16), 16) == 0";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::Tcp, &mut python) else { return };
+    let TraceFound::Tcp(rows) = &traced.found else { panic!("{traced:?}") };
+    let mut moved: Vec<_> = rows.iter().map(|row| (row.sent_bytes, row.received_bytes)).collect();
+    moved.sort();
+    assert_eq!(moved, [(0, 12), (12, 0)], "{rows:#?}");
+}
+
+#[test]
 fn bytes_of_a_connection_are_told_to_the_byte() {
     let server = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = server.local_addr().expect("an address").port();

@@ -2,8 +2,7 @@
 //! second, and keeps count.
 
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use bytepath::machine::Machine;
@@ -11,6 +10,7 @@ use perf_event::Sampler as Ring;
 use rustix::thread::gettid;
 
 use crate::collect::Collected;
+use crate::helper::{Helper, Pause};
 use crate::missing::Missing;
 use crate::open::{self, Opened, Source, View, Wanted};
 use crate::record::{self, Record};
@@ -22,8 +22,7 @@ const EVERY: Duration = Duration::from_millis(20);
 
 /// Samples are being taken.
 pub(crate) struct Sampling {
-    thread: JoinHandle<Collected>,
-    stop: Sender<()>,
+    thread: Helper<Collected>,
     began: Instant,
     pub(crate) view: View,
     source: Source,
@@ -65,10 +64,8 @@ impl Sampling {
         missing: &mut Vec<String>,
     ) -> Result<Sampling, Missing> {
         let (give, take) = channel::<Start>();
-        let (stop, stopped) = channel();
         let (name, named) = channel();
-        let body = move || emptying(&name, &take, &stopped);
-        let thread = crate::helper::start("sampler", body);
+        let thread = Helper::start("sampler", move |pause| emptying(&name, &take, pause));
         let thread = thread.map_err(|error| Missing::no_sampler(&error))?;
         let sampler: u32 = named.recv().unwrap_or_default();
         let roots = match whom {
@@ -99,14 +96,13 @@ impl Sampling {
         // It waits for this, and goes on until it is told to stop.
         let collected = Collected::new(world, cpus.allowed.iter().copied());
         let _ = give.send(Start { opened, collected });
-        Ok(Sampling { thread, stop, began: Instant::now(), view, source })
+        Ok(Sampling { thread, began: Instant::now(), view, source })
     }
 
     /// No more samples; those that were taken.
     pub(crate) fn stop(self) -> Sampled {
         let seconds = self.began.elapsed().as_secs_f64();
-        let _ = self.stop.send(());
-        let collected = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let collected = self.thread.finish();
         Sampled { collected, view: self.view, source: self.source, seconds }
     }
 }
@@ -127,14 +123,14 @@ pub(crate) fn online() -> Vec<u32> {
 }
 
 /// The thread: empties the rings until it is told to stop, and once more.
-fn emptying(name: &Sender<u32>, take: &Receiver<Start>, stopped: &Receiver<()>) -> Collected {
+fn emptying(name: &Sender<u32>, take: &Receiver<Start>, pause: &Pause) -> Collected {
     let _ = name.send(gettid().as_raw_nonzero().get().unsigned_abs());
     let Ok(Start { mut opened, mut collected }) = take.recv() else {
         return Collected::new(World::new(&[], []), []);
     };
     let mut waiting: Vec<Record> = Vec::new();
     loop {
-        let last = !matches!(stopped.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout));
+        let last = pause.is_last(EVERY);
         if last {
             let _ = disable(&mut opened);
         }
@@ -164,7 +160,7 @@ fn empty(ring: &mut Ring, registers: Option<u32>, into: &mut Vec<Record>) {
     }
 }
 
-/// The clock of the records.
+/// The clock of the records, and by which programs for BPF count (bpf_ktime_get_ns).
 pub(crate) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)

@@ -10,8 +10,7 @@ mod traced;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use bytepath::machine::survived;
@@ -24,6 +23,7 @@ use traced::{Pace, Turn};
 pub(crate) use traced::{Traced, name_of, told};
 
 use crate::Whom;
+use crate::helper::{Helper, Pause};
 use crate::open::of_each;
 use crate::sampler::now_ns;
 use crate::sys::event::set_output;
@@ -58,8 +58,7 @@ const ASKED_MAX: usize = 256;
 
 /// Calls are being traced.
 pub(crate) struct Tracing {
-    thread: JoinHandle<Traced>,
-    stop: Sender<()>,
+    thread: Helper<Traced>,
     pub(crate) tid: u32,
 }
 
@@ -87,25 +86,23 @@ impl Tracing {
         };
         // The thread is there first, so that it does not trace itself.
         let (give, take) = channel::<Events>();
-        let (stop, stopped) = channel();
         let (name, named) = channel();
-        let body = move || {
+        let body = move |pause: &Pause| {
             let _ = name.send(gettid().as_raw_nonzero().get().unsigned_abs());
-            take.recv().map(|events| tracing(events, whom, &stopped)).unwrap_or_default()
+            take.recv().map(|events| tracing(events, whom, pause)).unwrap_or_default()
         };
-        let thread = crate::helper::start("tracer", body)?;
+        let thread = Helper::start("tracer", body)?;
         let mut events = Events::open([enter, exit], whom, threads, online)?;
         if whom != Whom::Started {
             events.switch(true);
         }
         let _ = give.send(events);
-        Ok(Tracing { thread, stop, tid: named.recv().unwrap_or_default() })
+        Ok(Tracing { thread, tid: named.recv().unwrap_or_default() })
     }
 
     /// No more tracing; what was seen.
     pub(crate) fn stop(self) -> Traced {
-        let _ = self.stop.send(());
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        self.thread.finish()
     }
 }
 
@@ -275,7 +272,7 @@ fn threads(whom: Whom) -> Vec<(u32, u32)> {
     threads
 }
 
-fn tracing(mut events: Events, whom: Whom, stopped: &Receiver<()>) -> Traced {
+fn tracing(mut events: Events, whom: Whom, pause: &Pause) -> Traced {
     let mut traced = Traced::default();
     let mut pace = Pace::default();
     let mut many = false;
@@ -295,7 +292,7 @@ fn tracing(mut events: Events, whom: Whom, stopped: &Receiver<()>) -> Traced {
             // Asked now, so that what begins or ends from here on is seen.
             traced.window_begins(from, &threads(whom));
         }
-        let last = !matches!(stopped.recv_timeout(ON), Err(RecvTimeoutError::Timeout));
+        let last = pause.is_last(ON);
         // Switching takes long where others have the CPU: for a while some are on and others off.
         let to = now_ns();
         off = many || last;
@@ -327,7 +324,7 @@ fn tracing(mut events: Events, whom: Whom, stopped: &Receiver<()>) -> Traced {
                 }
                 from = now;
             }
-            let last = !matches!(stopped.recv_timeout(OFF), Err(RecvTimeoutError::Timeout));
+            let last = pause.is_last(OFF);
             let now = now_ns();
             traced.off_ns += now - from;
             if last {

@@ -14,6 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const MAP_CREATE: libc::c_int = 0;
 const MAP_LOOKUP_ELEM: libc::c_int = 1;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
+const MAP_DELETE_ELEM: libc::c_int = 3;
 const MAP_GET_NEXT_KEY: libc::c_int = 4;
 const PROG_LOAD: libc::c_int = 5;
 const PROG_TEST_RUN: libc::c_int = 10;
@@ -137,6 +138,15 @@ impl Map {
         self.element(MAP_UPDATE_ELEM, key, value.as_ptr().cast_mut()).map(drop)
     }
 
+    /// There is no value of a key any more.
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<(), Errno> {
+        assert_eq!(key.len(), self.key_bytes, "a key of this map's size");
+        match self.element(MAP_DELETE_ELEM, key, std::ptr::null_mut()) {
+            Err(Errno::NOENT) => Ok(()),
+            deleted => deleted.map(drop),
+        }
+    }
+
     /// All that is in the map. What programs change meanwhile may be seen or not.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>, Errno> {
         let mut entries = Vec::new();
@@ -169,7 +179,7 @@ impl Map {
         Ok(keys)
     }
 
-    /// `value` is as long as the command needs: a value to read or write.
+    /// `value` is as long as the command needs: a value to read or write, or nothing.
     fn element(&self, command: libc::c_int, key: &[u8], value: *mut u8) -> Result<i32, Errno> {
         let mut attributes = MapElement {
             map_fd: self.fd.as_raw_fd() as u32,

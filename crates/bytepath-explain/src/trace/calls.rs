@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use super::TraceError;
 use super::asm::{Alu, Asm, Helper, If, Reg, Size};
 use super::attach::Attached;
-use super::hook::{Event, Hook, SCRATCH, Unknown, Value, chase};
+use super::hook::{Event, Hook, Kernel, SCRATCH, Unknown, Value, chase};
 use super::tasks::{TRACED, Tasks, number, task, wide};
 use super::wakeups::{buckets, count};
 use crate::sys::bpf::{Map, MapKind};
@@ -128,6 +128,15 @@ pub(super) fn name(row: u32) -> String {
     }
 }
 
+/// Where the kernel does not tell which calls are of the table for 32 bits.
+pub(super) fn unnamed_note(kernel: &Kernel) -> Option<String> {
+    let why = kernel.of_32_bits().err()?;
+    Some(format!(
+        "calls of programs for 32 bits have the names of other calls, because their table is not \
+         told: {why}"
+    ))
+}
+
 /// `to` = the row of the call that begins. Changes `other`; neither is of R0 to R5.
 pub(super) fn row_of(hook: &Hook<'_>, asm: &mut Asm, to: Reg, other: Reg) -> Result<(), Unknown> {
     let (known, native) = (asm.label(), asm.label());
@@ -190,4 +199,20 @@ fn row(number: u32, value: &[u8], bytes: usize) -> Row {
         row.buckets.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     row
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::super::btf::BtfError;
+    use super::*;
+
+    #[test]
+    fn calls_that_may_have_the_names_of_others_are_told() {
+        let none = io::Error::from(io::ErrorKind::NotFound);
+        let kernel = Kernel { btf: Err(BtfError::Damaged(0)), tracefs: Err(none) };
+        let note = unnamed_note(&kernel).expect("nothing is told of tables");
+        assert!(note.starts_with("calls of programs for 32 bits have"), "{note}");
+    }
 }

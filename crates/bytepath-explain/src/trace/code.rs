@@ -2,16 +2,15 @@
 //! stacks have names when the process has none any more.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytepath::machine::survived;
 use perf_event::events::Software;
 use perf_event::{Builder, Clock, Sampler as Ring};
 
-use crate::record::{self, FIELDS, Record};
+use crate::helper::{Helper, Pause};
+use crate::record::{self, FIELDS, Kind, Record};
 use crate::sampler::{now_ns, online};
 use crate::world::World;
 
@@ -22,9 +21,14 @@ const EVERY: Duration = Duration::from_millis(50);
 /// Looking at mappings.
 #[derive(Debug)]
 pub(super) struct Code {
-    ended: Arc<AtomicBool>,
     followed: Arc<Mutex<Followed>>,
-    thread: JoinHandle<World>,
+    thread: Helper<Looked>,
+}
+
+/// What is where, and how many records of it the kernel had no room for.
+pub(super) struct Looked {
+    pub(super) world: World,
+    pub(super) lost: u64,
 }
 
 /// Processes that were there before, and when they were followed: their programs are counted from
@@ -40,13 +44,11 @@ impl Code {
         let mut rings: Vec<Ring> = online().into_iter().map(ring).collect::<io::Result<_>>()?;
         let mut world = World::new(roots, []);
         world.remember();
-        let ended = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&ended);
         let followed = Arc::default();
         let told = Arc::clone(&followed);
-        let body = move || looked(&mut rings, world, &seen, &told);
-        let thread = crate::helper::start("bytepath code", body)?;
-        Ok(Code { ended, followed, thread })
+        let body = move |pause: &Pause| looked(&mut rings, world, pause, &told);
+        let thread = Helper::start("bytepath code", body)?;
+        Ok(Code { followed, thread })
     }
 
     /// For whoever follows processes: nothing is learned until this is given back.
@@ -54,11 +56,9 @@ impl Code {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No more of it; what is where.
-    pub(super) fn finish(self) -> World {
-        self.ended.store(true, Ordering::Release);
-        self.thread.thread().unpark();
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    /// No more of it.
+    pub(super) fn finish(self) -> Looked {
+        self.thread.finish()
     }
 }
 
@@ -76,12 +76,13 @@ fn ring(cpu: u32) -> io::Result<Ring> {
 fn looked(
     rings: &mut [Ring],
     mut world: World,
-    ended: &AtomicBool,
+    pause: &Pause,
     followed: &Mutex<Followed>,
-) -> World {
+) -> Looked {
     let mut waiting: Vec<Record> = Vec::new();
+    let mut lost = 0;
     loop {
-        let last = ended.load(Ordering::Acquire);
+        let last = pause.is_last(EVERY);
         // What a ring did not have by now may be older than what another has.
         let settled_ns = if last { u64::MAX } else { now_ns() };
         for ring in rings.iter_mut() {
@@ -95,14 +96,15 @@ fn looked(
         let mut followed = followed.lock().unwrap_or_else(PoisonError::into_inner);
         for record in waiting.drain(..settled) {
             count_anew(&mut world, &mut followed, record.time_ns);
-            world.learn(record.kind);
+            match record.kind {
+                Kind::Lost(count) => lost += count,
+                other => world.learn(other),
+            }
         }
         if last {
             count_anew(&mut world, &mut followed, u64::MAX);
-            return world;
+            return Looked { world, lost };
         }
-        drop(followed);
-        std::thread::park_timeout(EVERY);
     }
 }
 
@@ -115,7 +117,7 @@ fn count_anew(world: &mut World, followed: &mut Followed, until_ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Kind, Map};
+    use crate::record::Map;
     use crate::world::Place;
 
     #[test]

@@ -2,7 +2,9 @@
 //! bytes, open or close.
 //!
 //! Bytes are counted where system calls return, since that is where every kernel tells them. What a
-//! ring (io_uring) or a mapping moves is not seen there; that a ring was used is noted.
+//! ring (io_uring, and that of io_submit) or a mapping moves is not seen there; that a ring was used, or
+//! may be by the kernel alone, is noted. Calls of programs for 32 bits have other numbers: they are
+//! counted, and that is all.
 
 use rustix::io::Errno;
 
@@ -46,7 +48,7 @@ pub(super) enum Kind {
     Accept,
     /// Its first argument is a new connection.
     Connect,
-    /// Works on a ring.
+    /// Makes a ring, or works on one.
     Ring,
     /// Its result is a new open file, unless its first argument is one, which it changes.
     OpenOrChange,
@@ -110,15 +112,26 @@ const KINDS: &[(libc::c_long, Kind)] = &[
     (libc::SYS_accept, Kind::Accept),
     (libc::SYS_accept4, Kind::Accept),
     (libc::SYS_connect, Kind::Connect),
+    (libc::SYS_io_uring_setup, Kind::Ring),
     (libc::SYS_io_uring_enter, Kind::Ring),
+    (libc::SYS_io_submit, Kind::Ring),
 ];
 
 /// The kinds as programs look them up: by a system call's number.
 #[derive(Debug)]
 pub(super) struct Kinds {
     pub(super) kinds: Map,
-    /// How often a ring was worked on.
-    rings: Map,
+    unseen: Map,
+}
+
+/// Calls of which no more is known than how many there were, by the place of their count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Unseen {
+    /// A ring was made or worked on.
+    OfRings,
+    /// They are of the table for 32 bits.
+    Of32Bits,
 }
 
 impl Kinds {
@@ -128,11 +141,11 @@ impl Kinds {
             let number = u32::try_from(*number).map_err(|_| Errno::RANGE)?;
             kinds.set(&number.to_ne_bytes(), &(*kind as i32).to_ne_bytes())?;
         }
-        Ok(Kinds { kinds, rings: Map::new(MapKind::Array, "bp_rings", 4, 8, 1)? })
+        Ok(Kinds { kinds, unseen: Map::new(MapKind::Array, "bp_unseen", 4, 8, 2)? })
     }
 
-    pub(super) fn rings(&self) -> u64 {
-        let count = self.rings.get(&[0; 4]).ok().flatten();
+    pub(super) fn unseen(&self, calls: Unseen) -> u64 {
+        let count = self.unseen.get(&(calls as u32).to_ne_bytes()).ok().flatten();
         count.map_or(0, |count| super::tasks::wide(&count, 0))
     }
 
@@ -145,21 +158,26 @@ impl Kinds {
         asm: &mut Asm,
         end: Label,
     ) -> Result<(), Unknown> {
-        let (no_ring, done) = (asm.label(), asm.label());
+        let (known, other_table, count, done) =
+            (asm.label(), asm.label(), asm.label(), asm.label());
         tasks.running(asm, end);
         asm.store(Size::B4, Reg::R7, task::CALL, 0);
         calls::row_of(hook, asm, Reg::R8, Reg::R9)?;
         asm.store(Size::B4, Reg::R10, SCRATCH, Reg::R8);
-        asm.lookup(&self.kinds, SCRATCH, end);
+        asm.lookup(&self.kinds, SCRATCH, other_table);
         asm.load(Size::B4, Reg::R9, Reg::R0, 0);
         asm.jump_if(Reg::R9, If::Equal, 0, end);
-        asm.jump_if(Reg::R9, If::Different, Kind::Ring as i32, no_ring);
-        asm.store(Size::B4, Reg::R10, SCRATCH, 0);
-        asm.lookup(&self.rings, SCRATCH, end);
+        asm.jump_if(Reg::R9, If::Different, Kind::Ring as i32, known);
+        asm.store(Size::B4, Reg::R10, SCRATCH, Unseen::OfRings as i32);
+        asm.jump(count);
+        asm.place(other_table);
+        asm.store(Size::B4, Reg::R10, SCRATCH, Unseen::Of32Bits as i32);
+        asm.place(count);
+        asm.lookup(&self.unseen, SCRATCH, end);
         asm.mov(Reg::R1, 1);
         asm.atomic_add(Reg::R0, 0, Reg::R1);
         asm.jump(end);
-        asm.place(no_ring);
+        asm.place(known);
         asm.store(Size::B4, Reg::R7, task::READS, NONE);
         asm.store(Size::B4, Reg::R7, task::WRITES, NONE);
         for (kind, arguments) in ARGUMENTS {

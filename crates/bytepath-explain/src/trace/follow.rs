@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
+
+use rustix::io::Errno;
 
 use super::calls::CALLS;
 use super::code::Followed;
@@ -15,6 +14,7 @@ use super::files::Story;
 use super::largest::Largest;
 use super::tasks::{Tasks, There, in_first_pid_namespace};
 use super::{Mode, TraceError, tcp};
+use crate::helper::Helper;
 use crate::sys::bpf_ring::Ring;
 use crate::syscalls;
 use crate::world::{Stat, text};
@@ -27,6 +27,7 @@ const LOOKS_MAX: usize = 10;
 pub(super) struct Ask {
     pub(super) calls: bool,
     pub(super) stacks: bool,
+    pub(super) rings: bool,
 }
 
 /// What they were in.
@@ -36,6 +37,8 @@ pub(super) struct Before {
     pub(super) calls: u64,
     /// The functions of the kernel that they slept in, the outermost first, by thread; for root alone.
     pub(super) stacks: HashMap<u32, Vec<String>>,
+    /// Whether one had a ring (io_uring), which the kernel may work on without a call.
+    pub(super) ring: bool,
     /// Processes, and when a thread of them was added: the number of its program is 0 from then on.
     pub(super) added: Followed,
 }
@@ -82,36 +85,67 @@ fn look(
     let mut added = 0;
     for process in crate::world::with_descendants(pid) {
         // /proc tells the call's number alone; the table for 32 bits has rows of its own.
-        let table = u64::from(if ask.calls && is_for_32_bits(process) { CALLS } else { 0 });
+        let table = ask.calls.then(|| u64::from(if is_for_32_bits(process) { CALLS } else { 0 }));
+        before.ring |= ask.rings && has_ring(process);
         for tid in crate::world::threads_of(process) {
             if tasks.follows(tid) {
                 continue;
             }
-            let name = text(&format!("/proc/{process}/task/{tid}/comm"));
-            if name.is_empty() {
-                continue;
-            }
-            let call = ask.calls.then(|| syscalls::told(process, tid)).flatten().flatten();
-            let call = call.map(|call| call.saturating_add(table));
-            let off = sleeps_as(process, tid);
-            let name = name.trim_end();
-            let there = There { tid, tgid: process, name, off, call };
-            if ask.stacks && off.is_some() {
+            let Some(then) = there(process, tid, table) else { continue };
+            if ask.stacks && then.off.is_some() {
                 before.stacks.insert(tid, kernel_stack(process, tid));
             }
-            before.calls += u64::from(call.is_some());
-            tasks.add(&there, now_ns).map_err(|errno| {
+            let now = add(tasks, &then, now_ns, table).map_err(|errno| {
                 TraceError(format!(
                     "cannot trace thread {tid}: {errno}; no more than {} are traced at once",
                     super::tasks::TASKS_MAX
                 ))
             })?;
+            let Some(now) = now else { continue };
+            before.calls += u64::from(now.call.is_some() && now.call == then.call);
             // Behind it: programs count what it begins from now on.
-            before.added.push((super::now_ns(), process));
+            before.added.push((crate::sampler::now_ns(), process));
             added += 1;
         }
     }
     Ok(added)
+}
+
+/// A thread as it is now; none where it has ended. Calls are asked for where there is a `table`, whose
+/// rows begin there.
+fn there(tgid: u32, tid: u32, table: Option<u64>) -> Option<There> {
+    // As the kernel has it (include/linux/sched.h), unless it runs or is about to.
+    let off = match Stat::of(&format!("{tgid}/task/{tid}")).state()? {
+        'S' => Some(1),
+        'D' | 'I' => Some(2),
+        'T' => Some(4),
+        't' => Some(8),
+        'Z' | 'X' => return None,
+        _ => None,
+    };
+    let call = table.and_then(|table| Some(syscalls::told(tgid, tid)??.saturating_add(table)));
+    let name = text(&format!("/proc/{tgid}/task/{tid}/comm")).trim_end().to_owned();
+    Some(There { tid, tgid, name, off, call })
+}
+
+/// Traces a thread; how it is by then. What it was in may have been over before it was traced, and so may
+/// it itself: programs have seen nothing of that.
+fn add(
+    tasks: &Tasks,
+    then: &There,
+    now_ns: u64,
+    table: Option<u64>,
+) -> Result<Option<There>, Errno> {
+    tasks.add(then, now_ns)?;
+    let now = there(then.tgid, then.tid, table);
+    match &now {
+        None => tasks.remove(then.tid)?,
+        Some(now) if (now.off, now.call) != (then.off, then.call) => {
+            tasks.left(then.tid, now_ns)?
+        }
+        Some(_) => {}
+    }
+    Ok(now)
 }
 
 /// Whether a process runs a program for 32 bits, as the head of its file tells.
@@ -122,16 +156,11 @@ fn is_for_32_bits(pid: u32) -> bool {
     exe.and_then(|mut exe| exe.read_exact(&mut head)).is_ok() && head[4] == CLASS_32
 }
 
-/// The kernel's state of a thread that is off its CPU (include/linux/sched.h); none where it runs or is
-/// about to, or has ended.
-fn sleeps_as(pid: u32, tid: u32) -> Option<u32> {
-    match Stat::of(&format!("{pid}/task/{tid}")).state()? {
-        'S' => Some(1),
-        'D' | 'I' => Some(2),
-        'T' => Some(4),
-        't' => Some(8),
-        _ => None,
-    }
+/// Whether a process has a ring of io_uring open.
+fn has_ring(pid: u32) -> bool {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut files = files.filter_map(|file| fs::read_link(file.path()).ok());
+    files.any(|file| file.as_os_str() == "anon_inode:[io_uring]")
 }
 
 /// The functions of the kernel that a thread sleeps in, the outermost first; none where it may not be asked.
@@ -151,45 +180,33 @@ pub(super) enum Told {
 
 /// Takes records out of a ring in a thread of its own.
 #[derive(Debug)]
-pub(super) struct Collector {
-    ended: Arc<AtomicBool>,
-    thread: JoinHandle<Told>,
-}
+pub(super) struct Collector(Helper<Told>);
 
 /// How long records lie in the ring. Programs wake nobody: that would be seen in what is traced.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Collector {
     pub(super) fn start(mode: Mode, mut ring: Ring) -> std::io::Result<Collector> {
-        let ended = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&ended);
         let mut told = match mode {
             Mode::Tcp => Told::Connections(Largest::default()),
             _ => Told::Files(Story::default()),
         };
-        let body = move || {
+        let thread = Helper::start("bytepath trace", move |pause| {
             loop {
-                // Looked at before the last records are taken.
-                let last = seen.load(Ordering::Acquire);
+                // Known before the last records are taken.
+                let last = pause.is_last(PAUSE);
                 ring.take(|record| told.record(record));
                 if last {
                     return told;
                 }
-                std::thread::park_timeout(PAUSE);
             }
-        };
-        let thread = crate::helper::start("bytepath trace", body)?;
-        Ok(Collector { ended, thread })
+        });
+        thread.map(Collector)
     }
 
     /// Takes what is left. Nobody may leave records any more.
     pub(super) fn finish(self) -> Told {
-        self.ended.store(true, Ordering::Release);
-        self.thread.thread().unpark();
-        match self.thread.join() {
-            Ok(told) => told,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        self.0.finish()
     }
 }
 
@@ -206,7 +223,9 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tasks::{BYSTANDER, TRACED, number, put, task};
+    use std::process::{Command, Stdio};
+
+    use super::super::tasks::{BYSTANDER, TRACED, number, put, task, wide};
     use super::*;
 
     #[test]
@@ -219,11 +238,47 @@ mod tests {
         let mut woken = [0; task::BYTES as usize];
         put(&mut woken, task::STATE, &BYSTANDER.to_ne_bytes());
         tasks.tasks.set(&pid.to_ne_bytes(), &woken).expect("there is room");
-        if let Err(error) = follow(&tasks, pid, 1, Ask { calls: false, stacks: false }) {
+        if let Err(error) =
+            follow(&tasks, pid, 1, Ask { calls: false, stacks: false, rings: false })
+        {
             return assert!(!in_first_pid_namespace(), "{error}");
         }
         let record = tasks.tasks.get(&pid.to_ne_bytes()).expect("it can be read").expect("kept");
         assert_eq!(number(&record, task::STATE as usize), TRACED as u32);
         assert!(tasks.follows(pid));
+    }
+
+    #[test]
+    fn what_was_over_before_it_was_traced_does_not_go_on() {
+        let tasks = match Tasks::new() {
+            Ok(tasks) => tasks,
+            Err(errno) => return println!("skipped: no maps: {errno}"),
+        };
+        let record = |pid: u32| tasks.tasks.get(&pid.to_ne_bytes()).expect("it can be read");
+        let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat is everywhere");
+        let pid = cat.id();
+        let sleeps = loop {
+            let there = there(pid, pid, Some(0)).expect("it lives");
+            if there.name == "cat" && there.off == Some(1) {
+                break there;
+            }
+            std::thread::yield_now();
+        };
+        let since = |at: i16| wide(&record(pid).expect("kept"), at as usize);
+        add(&tasks, &sleeps, 7, Some(0)).expect("there is room");
+        assert_eq!(since(task::OFF_NS), 7);
+        assert_eq!(since(task::ENTER_NS), sleeps.call.map_or(0, |_| 7));
+        // It was in another call, and another sleep.
+        let other = There { call: Some(CALLS.into()), off: Some(2), ..sleeps };
+        add(&tasks, &other, 7, Some(0)).expect("there is room");
+        assert_eq!((since(task::ENTER_NS), since(task::OFF_NS)), (0, 0));
+
+        cat.kill().expect("it is there");
+        while there(pid, pid, None).is_some() {
+            std::thread::yield_now();
+        }
+        let now = add(&tasks, &other, 7, Some(0)).expect("there is room");
+        assert!(now.is_none() && record(pid).is_none(), "of who has ended: {now:?}");
+        cat.wait().expect("it ends");
     }
 }

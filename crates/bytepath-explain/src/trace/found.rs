@@ -9,6 +9,8 @@ use bytepath_report::{
 };
 use rustix::io::Errno;
 
+use super::code::Looked;
+use super::descriptors::{Kinds, Unseen};
 use super::follow::Told;
 use super::names::Places;
 use super::{
@@ -22,7 +24,7 @@ pub(super) type Found = (TraceFound, Vec<TraceUntold>, Vec<String>);
 /// What threads of ours gathered meanwhile.
 pub(super) struct Gathered {
     pub(super) told: Option<Told>,
-    pub(super) world: Option<World>,
+    pub(super) code: Option<Looked>,
 }
 
 pub(super) fn of(tracing: &Tracing, gathered: Gathered, ended_ns: u64) -> Result<Found, Errno> {
@@ -31,8 +33,10 @@ pub(super) fn of(tracing: &Tracing, gathered: Gathered, ended_ns: u64) -> Result
     let found = match (&tracing.maps, gathered.told) {
         (Maps::OffCpu(maps), _) => {
             let rows = maps.rows(tasks, ended_ns)?;
-            let world = gathered.world.unwrap_or_else(|| World::new(&[], []));
-            TraceFound::OffCpu(off_cpu(tracing, maps, &rows, world, &mut notes))
+            let code = gathered.code;
+            let code = code.unwrap_or_else(|| Looked { world: World::new(&[], []), lost: 0 });
+            notes.extend(unmapped_note(code.lost));
+            TraceFound::OffCpu(off_cpu(tracing, maps, &rows, code.world, &mut notes))
         }
         (Maps::Wakeups(maps), _) => {
             TraceFound::Wakeups(wakeups(tasks, maps, &maps.rows()?, &mut notes))
@@ -47,7 +51,7 @@ pub(super) fn of(tracing: &Tracing, gathered: Gathered, ended_ns: u64) -> Result
         }
         (Maps::FileLife(maps), Some(Told::Files(story))) => {
             let told = story.told(maps, tasks)?;
-            notes.extend(ring_note(maps.kinds.rings()));
+            notes.extend(unseen_notes(&maps.kinds, tracing.before.ring));
             notes.extend(untold_note(&told.untold, ["file", "read", "written"]));
             untold = told.untold;
             let file = |row| file(tasks, row, told.first_ns);
@@ -56,7 +60,7 @@ pub(super) fn of(tracing: &Tracing, gathered: Gathered, ended_ns: u64) -> Result
         (Maps::Tcp(maps), Some(Told::Connections(mut rows))) => {
             maps.left(&mut rows)?;
             let told = rows.told();
-            notes.extend(ring_note(maps.kinds.rings()));
+            notes.extend(unseen_notes(&maps.kinds, tracing.before.ring));
             notes.extend(untold_note(&told.untold, ["connection", "received", "sent"]));
             untold = told.untold;
             TraceFound::Tcp(told.rows.into_iter().map(|row| connection(tasks, row)).collect())
@@ -103,12 +107,32 @@ fn untold_note(untold: &[TraceUntold], [what, read, written]: [&str; 3]) -> Opti
     })
 }
 
-fn ring_note(rings: u64) -> Option<String> {
-    (rings > 0).then(|| {
+fn unseen_notes(kinds: &Kinds, ring_before: bool) -> impl Iterator<Item = String> {
+    let rings = ring_note(kinds.unseen(Unseen::OfRings), ring_before);
+    rings.into_iter().chain(other_table_note(kinds.unseen(Unseen::Of32Bits)))
+}
+
+fn ring_note(calls: u64, before: bool) -> Option<String> {
+    let calls = (calls > 0).then(|| {
+        let calls = numbers::counted(calls, "call");
+        format!("{calls} of io_uring_setup, io_uring_enter or io_submit")
+    });
+    let before = before.then(|| "a ring that was there before".to_owned());
+    let why: Vec<String> = calls.into_iter().chain(before).collect();
+    (!why.is_empty()).then(|| {
         format!(
-            "io_uring was used ({} of io_uring_enter): what it moved is not seen in system calls, and \
-             is not in these figures",
-            numbers::counted(rings, "call")
+            "rings were used or may have been ({}): what they move is not seen in system calls, and is \
+             not in these figures",
+            why.join(", ")
+        )
+    })
+}
+
+fn other_table_note(calls: u64) -> Option<String> {
+    (calls > 0).then(|| {
+        format!(
+            "{} of the table for 32 bits are not looked at: what they moved is not in these figures",
+            numbers::counted(calls, "call")
         )
     })
 }
@@ -117,6 +141,16 @@ fn before_note(calls: u64) -> Option<String> {
     (calls > 0).then(|| {
         let calls = numbers::counted(calls, "call");
         format!("{calls} had begun before anybody looked: time counts from then on")
+    })
+}
+
+fn unmapped_note(lost: u64) -> Option<String> {
+    (lost > 0).then(|| {
+        format!(
+            "functions of programs may have no names, or those of other code: {} of what was mapped where \
+             came faster than anybody took them",
+            numbers::counted(lost, "record")
+        )
     })
 }
 
@@ -493,6 +527,11 @@ mod tests {
         assert_eq!(before_note(0), None);
         assert!(before_note(1).is_some_and(|note| note.starts_with("1 call had begun")));
         assert!(before_note(2).is_some_and(|note| note.starts_with("2 calls had begun")));
-        assert!(ring_note(1).is_some_and(|note| note.contains("(1 call of io_uring_enter)")));
+        assert!(
+            ring_note(1, false).is_some_and(|note| note.contains("(1 call of io_uring_setup, "))
+        );
+        assert!(ring_note(0, true).is_some_and(|note| note.contains("(a ring that was")));
+        assert_eq!(ring_note(0, false), None);
+        assert!(other_table_note(1).is_some_and(|note| note.starts_with("1 call of the table")));
     }
 }

@@ -46,6 +46,7 @@ pub use hook::Way;
 use hook::{Held, Kernel};
 use tasks::Tasks;
 
+use crate::sampler::now_ns;
 use crate::sys::bpf_ring::Ring;
 
 /// What can be traced.
@@ -215,6 +216,7 @@ impl Tracing {
             attached.on(event, |hook| make(hook, &tasks))?;
         }
         let missing = maps.attach(&tasks, ring.as_ref(), &mut attached)?;
+        let unnamed = calls::unnamed_note(&kernel).filter(|_| mode == Mode::Syscalls);
         let Attached { held, told, .. } = attached;
         let collector = ring.map(|ring| Collector::start(mode, ring)).transpose();
         let collector = collector.map_err(|error| {
@@ -225,7 +227,7 @@ impl Tracing {
             maps,
             held,
             told,
-            missing: missing.into_iter().collect(),
+            missing: missing.into_iter().chain(unnamed).collect(),
             collector,
             code: None,
             before: Before::default(),
@@ -260,6 +262,7 @@ impl Tracing {
         let ask = Ask {
             calls: matches!(self.maps, Maps::Syscalls(_)),
             stacks: matches!(self.maps, Maps::OffCpu(_)),
+            rings: matches!(self.maps, Maps::FileLife(_) | Maps::Tcp(_)),
         };
         let mut followed = self.code.as_ref().map(Code::followed);
         self.before = follow::follow(&self.tasks, pid, self.begun_ns, ask)?;
@@ -295,15 +298,9 @@ impl Tracing {
         self.held.clear();
         let gathered = Gathered {
             told: self.collector.take().map(Collector::finish),
-            world: self.code.take().map(Code::finish),
+            code: self.code.take().map(Code::finish),
         };
         let found = found::of(&self, gathered, ended_ns).map_err(refused)?;
         Ok(found::traced(self, found, what, Duration::from_nanos(ended_ns)))
     }
-}
-
-/// The clock by which programs count (bpf_ktime_get_ns).
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }

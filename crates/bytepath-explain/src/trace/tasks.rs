@@ -1,5 +1,5 @@
 //! Which threads are traced: those of the command or the process, and all that they start. One map
-//! holds them and what programs remember of each; three programs keep it: at fork, exec and exit.
+//! holds them and what programs remember of each; three programs keep it: at the start, at exec and at exit.
 
 use std::collections::HashMap;
 
@@ -87,27 +87,28 @@ pub(super) struct Person {
 }
 
 /// A thread that was there before anybody looked.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct There<'a> {
+#[derive(Debug)]
+pub(super) struct There {
     pub(super) tid: u32,
     pub(super) tgid: u32,
-    pub(super) name: &'a str,
+    pub(super) name: String,
     /// The state in which it is off its CPU, as the kernel has it.
     pub(super) off: Option<u32>,
     /// The system call that it is in, where calls are traced.
     pub(super) call: Option<u64>,
 }
 
-const FORK: Event = Event { group: "sched", name: "sched_process_fork" };
+/// Not sched_process_fork, whose record does not tell threads from processes.
+const NEW: Event = Event { group: "task", name: "task_newtask" };
 const EXEC: Event = Event { group: "sched", name: "sched_process_exec" };
 const EXIT: Event = Event { group: "sched", name: "sched_process_exit" };
 
 const CHILD_TID: Value =
-    Value { argument: ("child", 1), member: Some(("task_struct", &["pid"])), field: "child_pid" };
+    Value { argument: ("task", 0), member: Some(("task_struct", &["pid"])), field: "pid" };
+const CLONE_FLAGS: Value =
+    Value { argument: ("clone_flags", 1), member: None, field: "clone_flags" };
 /// The number of the thread that has called exec(2).
 const CALLER_TID: Value = Value { argument: ("old_pid", 1), member: None, field: "old_pid" };
-const CHILD_TGID: Value =
-    Value { argument: ("child", 1), member: Some(("task_struct", &["tgid"])), field: "" };
 
 /// Where programs put the number of a thread on the stack.
 pub(super) const KEY: i16 = -16;
@@ -127,7 +128,7 @@ pub(super) type Make<M> = fn(&Hook<'_>, &M) -> Result<Asm, Unknown>;
 
 /// The programs that follow.
 pub(super) const PROGRAMS: [(Event, Make<Tasks>); 3] =
-    [(FORK, on_fork), (EXEC, on_exec), (EXIT, on_exit)];
+    [(NEW, on_new), (EXEC, on_exec), (EXIT, on_exit)];
 
 impl Tasks {
     pub(super) fn new() -> Result<Tasks, Errno> {
@@ -150,8 +151,8 @@ impl Tasks {
     }
 
     /// Traces a thread that is there, from this moment on.
-    pub(super) fn add(&self, there: &There<'_>, now_ns: u64) -> Result<(), Errno> {
-        let There { tid, tgid, name, .. } = *there;
+    pub(super) fn add(&self, there: &There, now_ns: u64) -> Result<(), Errno> {
+        let There { tid, tgid, .. } = *there;
         let mut record = [0u8; task::BYTES as usize];
         put(&mut record, task::STATE, &TRACED.to_ne_bytes());
         put(&mut record, task::TGID, &tgid.to_ne_bytes());
@@ -166,8 +167,28 @@ impl Tasks {
             put(&mut record, task::CALL, &call.to_ne_bytes());
             put(&mut record, task::ENTER_NS, &now_ns.to_ne_bytes());
         }
-        self.call(tid, tgid, name)?;
+        self.call(tid, tgid, &there.name)?;
         self.tasks.set(&tid.to_ne_bytes(), &record)
+    }
+
+    /// A thread that was added at `since_ns` had left by then what it was in. What programs have written is
+    /// later.
+    pub(super) fn left(&self, tid: u32, since_ns: u64) -> Result<(), Errno> {
+        let Some(mut record) = self.tasks.get(&tid.to_ne_bytes())? else { return Ok(()) };
+        let since = |record: &[u8], at: i16| wide(record, at as usize) == since_ns;
+        if since(&record, task::ENTER_NS) {
+            put(&mut record, task::ENTER_NS, &[0; 8]);
+        }
+        // Who was seen to be woken slept until then.
+        if since(&record, task::OFF_NS) && wide(&record, task::WOKEN_NS as usize) == 0 {
+            put(&mut record, task::OFF_NS, &[0; 8]);
+        }
+        self.tasks.set(&tid.to_ne_bytes(), &record)
+    }
+
+    /// A thread that was added had ended by then.
+    pub(super) fn remove(&self, tid: u32) -> Result<(), Errno> {
+        self.tasks.delete(&tid.to_ne_bytes())
     }
 
     /// Remembers a name under its number.
@@ -364,17 +385,22 @@ pub(super) const NO_STACK: i32 = -1;
 pub(super) const BEFORE: i32 = -2;
 
 /// The child of a traced thread is traced; that of an armed process will be when it execs.
-fn on_fork(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
+fn on_new(hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
     let mut asm = hook.begin();
     let (end, stranger, insert) = (asm.label(), asm.label(), asm.label());
+    let (is_process, known) = (asm.label(), asm.label());
     let (child, tgid, state) = (Reg::R8, Reg::R9, Reg::R7);
     hook.value(&mut asm, child, &CHILD_TID)?;
-    if hook.tells(&CHILD_TGID) {
-        hook.value(&mut asm, tgid, &CHILD_TGID)?;
-    } else {
-        // Told at its exec.
-        asm.mov(tgid, child);
-    }
+    hook.value(&mut asm, tgid, &CLONE_FLAGS)?;
+    asm.alu(Alu::And, tgid, libc::CLONE_THREAD);
+    asm.jump_if(tgid, If::Equal, 0, is_process);
+    asm.call(Helper::PidTgid);
+    asm.alu(Alu::ShiftRight, Reg::R0, 32);
+    asm.mov(tgid, Reg::R0);
+    asm.jump(known);
+    asm.place(is_process);
+    asm.mov(tgid, child);
+    asm.place(known);
     asm.call(Helper::PidTgid);
     asm.store(Size::B4, Reg::R10, KEY, Reg::R0);
     asm.lookup(&tasks.tasks, KEY, stranger);

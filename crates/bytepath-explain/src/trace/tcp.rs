@@ -173,7 +173,8 @@ impl Tcp {
         Ok(())
     }
 
-    /// Puts together the record of the connection in `sock`; what is none of TCP goes to `next`.
+    /// Puts together the record of the connection in `sock`; what is none of TCP, or has no other end, goes
+    /// to `next`.
     fn describe(
         &self,
         hook: &Hook<'_>,
@@ -234,6 +235,8 @@ impl Tcp {
             chase(asm, other, at, Size::B2);
             asm.store(Size::B4, Reg::R10, VALUE + to, other);
         }
+        // Whoever gives a connection up by connect(2) has none: there is no port at its other end.
+        asm.jump_if(other, If::Equal, 0, next);
         tasks.who(asm);
         asm.load(Size::B4, Reg::R1, Reg::R10, WHO);
         asm.store(Size::B4, Reg::R10, VALUE + connection::WHO, Reg::R1);

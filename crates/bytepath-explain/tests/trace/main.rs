@@ -277,6 +277,11 @@ fn a_call_of_the_table_for_32_bits_has_no_name_of_the_other() {
     let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
     let of = |name: &str| calls.iter().find(|row| row.name == name).map_or(0, |row| row.calls);
     assert_eq!((of("32-bit call 20"), of("writev")), (7, 0), "{calls:#?}");
+    for mode in [Mode::FileLife, Mode::Tcp] {
+        let Some(traced) = of_command(mode, &mut command) else { continue };
+        let told = |note: &String| note.starts_with("7 calls of the table for 32 bits are not");
+        assert!(traced.missing.iter().any(told), "{mode:?}: {:?}", traced.missing);
+    }
 }
 
 #[test]
@@ -524,6 +529,61 @@ fn bytes_through_files_that_were_open_before_are_told_too() {
     let found = files(&traced).iter().find(|file| std::path::Path::new(&file.path) == path);
     let found = found.unwrap_or_else(|| panic!("{traced:#?}"));
     assert_eq!((found.opened_at, found.read_bytes), (None, 5000));
+}
+
+#[test]
+fn rings_are_told_whoever_works_on_them() {
+    use std::io::BufRead as _;
+    let (setup, submit) = (Sysno::io_uring_setup as i32, Sysno::io_submit as i32);
+    let lines = format!(
+        "import ctypes, signal\n\
+         libc = ctypes.CDLL(None)\n\
+         ring = libc.syscall({setup}, 1, ctypes.create_string_buffer(120))\n\
+         libc.syscall({submit}, 0, 0, 0)\n\
+         print(ring, flush=True)\n"
+    );
+    let Some(mut makes) = python(&lines) else { return };
+    let Some(traced) = of_command(Mode::FileLife, makes.stdout(Stdio::null())) else { return };
+    let told = |traced: &Traced, what: &str| traced.missing.iter().any(|note| note.contains(what));
+    assert!(
+        told(&traced, "(2 calls of io_uring_setup, io_uring_enter or io_submit)"),
+        "{traced:?}"
+    );
+
+    let mut has =
+        python(&(lines + "signal.alarm(60); signal.pause()")).expect("it was there before");
+    let _lock = work::lock();
+    let Some(mut tracing) = work::start(Mode::Tcp) else { return };
+    let mut has = has.stdout(Stdio::piped()).spawn().expect("it is started");
+    let mut ring = String::new();
+    let output = has.stdout.take().expect("piped");
+    std::io::BufReader::new(output).read_line(&mut ring).expect("it says so");
+    let followed = tracing.follow(has.id());
+    let traced = followed.and_then(|()| tracing.finish("a ring"));
+    has.kill().expect("it is there");
+    has.wait().expect("it ends");
+    match traced {
+        _ if ring == "-1\n" => println!("skipped: no ring can be had"),
+        Err(error) => println!("skipped: {error}"),
+        Ok(traced) => assert!(told(&traced, "(a ring that was there before)"), "{traced:?}"),
+    }
+}
+
+#[test]
+fn whoever_gives_a_connection_up_has_no_other() {
+    let lines = "import ctypes, socket\n\
+         s = socket.create_server(('127.0.0.1', 0))\n\
+         a = socket.create_connection(s.getsockname())\n\
+         b, _ = s.accept()\n\
+         a.sendall(bytes(12))\n\
+         assert len(b.recv(12)) == 12\n\
+         for _ in range(2): assert ctypes.CDLL(None).connect(a.fileno(), bytes(16), 16) == 0";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::Tcp, &mut python) else { return };
+    let TraceFound::Tcp(rows) = &traced.found else { panic!("{traced:?}") };
+    let mut moved: Vec<_> = rows.iter().map(|row| (row.sent_bytes, row.received_bytes)).collect();
+    moved.sort();
+    assert_eq!(moved, [(0, 12), (12, 0)], "{rows:#?}");
 }
 
 #[test]
@@ -803,6 +863,25 @@ fn what_a_program_for_32_bits_is_stuck_in_is_of_the_table_for_32_bits() {
 }
 
 #[test]
+fn records_of_mappings_that_nobody_took_in_time_are_told() {
+    // A record tells its file's path, of which a ring holds no more than some two hundred.
+    let lines = "import mmap, os, tempfile\n\
+         with tempfile.TemporaryDirectory() as folder:\n\
+         \x20   os.chdir(folder)\n\
+         \x20   for _ in range(14): os.mkdir('d' * 250); os.chdir('d' * 250)\n\
+         \x20   file = os.open('f', os.O_RDWR | os.O_CREAT)\n\
+         \x20   os.ftruncate(file, 4096)\n\
+         \x20   for _ in range(20000): mmap.mmap(file, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)";
+    let Some(mut python) = python(lines) else { return };
+    let Some(traced) = of_command(Mode::OffCpu, &mut python) else { return };
+    if traced.missing.iter().any(|note| note.contains("perf_event_open")) {
+        return println!("skipped: {:?}", traced.missing);
+    }
+    let told = traced.missing.iter().any(|note| note.contains("came faster than anybody took"));
+    assert!(told, "{:?}", traced.missing);
+}
+
+#[test]
 fn who_is_woken_and_never_seen_to_run_has_its_name() {
     let Some((traced, pid, _)) = of_waiting_cat(Mode::Wakeups, &[7; 50]) else { return };
     let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };
@@ -868,6 +947,28 @@ fn where_nobody_tells_the_cpus_nothing_is_written_beyond_what_there_is_room_for(
     match done.status.code() {
         Some(77) => println!("skipped: nothing can be mounted: {done:?}"),
         code => assert!(code == Some(0) && said.contains("1 passed"), "{done:?}"),
+    }
+}
+
+#[test]
+fn what_is_dropped_leaves_no_thread() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let names = || {
+        let threads = fs::read_dir("/proc/self/task").expect("its own").flatten();
+        let names =
+            threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+        names.filter(|name| name.starts_with("bytepath"))
+    };
+    let _lock = work::lock();
+    for mode in [Mode::FileLife, Mode::Tcp, Mode::OffCpu] {
+        let Some(mut tracing) = work::start(mode) else { continue };
+        assert!(tracing.follow(1 << 30).is_err(), "no process has this number");
+        drop(tracing);
+        let until = Instant::now() + PATIENCE;
+        while names().next().is_some() {
+            assert!(Instant::now() < until, "{mode:?}: {:?}", names().collect::<Vec<_>>());
+            std::thread::yield_now();
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! Each way of being attached tells the same.
 
+use std::fs::read_link;
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use bytepath_explain::trace::{Mode, Way};
+use bytepath_explain::trace::{Mode, Tracing, Way};
 use bytepath_report::TraceFound;
 
-use crate::work::{is_by, of_command_by, shell};
+use crate::work::{is_by, lock, of_command_by, shell};
 
 #[test]
 fn system_calls_are_counted_alike_in_each_way() {
@@ -42,6 +44,57 @@ fn what_another_thread_than_the_first_executes_is_traced_in_each_way() {
         let of = |name: &str| calls.iter().find(|row| row.name == name).expect("it is made");
         assert!(of("read").calls >= 1000 && of("write").calls >= 1000, "{way}: {calls:#?}");
         assert_eq!(of("execve").unfinished, 0, "{way}: {calls:#?}");
+    }
+}
+
+#[test]
+fn a_thread_that_still_lives_is_of_its_process_in_each_way() {
+    let lines = "import signal, threading, time\n\
+         signal.alarm(60)\n\
+         def work():\n\
+         \x20   time.sleep(0.05)\n\
+         \x20   print('slept', flush=True)\n\
+         \x20   while True: time.sleep(0.01)\n\
+         threading.Thread(target=work).start()\n\
+         threading.Event().wait(60)";
+    for way in Way::ALL {
+        let Some(mut python) = crate::python(lines) else { return };
+        let _lock = lock();
+        let mut tracing = match Tracing::start_by(Mode::OffCpu, &[way]) {
+            Ok(tracing) => tracing,
+            Err(error) => {
+                println!("skipped: {error}");
+                continue;
+            }
+        };
+        tracing.arm().expect("this process is known");
+        let mut python = python.stdout(Stdio::piped()).spawn().expect("it is started");
+        tracing.disarm();
+        let mut said = String::new();
+        let output = python.stdout.take().expect("piped");
+        BufReader::new(output).read_line(&mut said).expect("it says so");
+        let traced = tracing.finish("a thread").expect("it is told");
+        let pid = python.id();
+        python.kill().expect("it is there");
+        python.wait().expect("it ends");
+        assert_eq!(said, "slept\n");
+        if read_link("/proc/self/ns/pid").expect("told").as_os_str() != "pid:[4026531836]" {
+            return println!("not looked at: numbers here are not those that programs see");
+        }
+        let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+        let slept: Vec<_> = rows
+            .iter()
+            // Whatever else python3 starts first, such as a shell, has other names.
+            .filter(|row| row.thread.name == "python3" && row.thread.tid != pid)
+            .collect();
+        assert!(!slept.is_empty(), "{way}: {rows:#?}");
+        assert!(slept.iter().all(|row| row.thread.pid == pid), "{way}: {slept:#?}");
+        // Where the program's code lies is told by its process.
+        let named = slept.iter().any(|row| !row.user_stack.is_empty());
+        assert!(
+            named || traced.missing.iter().any(|why| why.contains("perf")),
+            "{way}: {slept:#?}"
+        );
     }
 }
 

@@ -98,7 +98,7 @@ fn who_writes_to_a_pipe_is_told_as_the_waker_of_who_reads_it() {
 
 #[test]
 fn who_is_woken_on_its_way_to_sleep_has_its_waker() {
-    const TURNS: u64 = 30_000;
+    const TURNS: u64 = 3_000;
     // Each on a CPU of its own, if there are two.
     let lines = format!(
         "import os\n\
@@ -128,7 +128,7 @@ fn who_is_woken_on_its_way_to_sleep_has_its_waker() {
         times(|row| row.state == "sleeping" && row.waker.is_none() && row.interrupt.is_none());
     assert!(slept >= TURNS / 2, "{rows:#?}");
     // Of a thousand and more, the kernel may not tell of one.
-    assert!(by_nobody <= slept / 10_000, "{by_nobody} of {slept} were ended by nobody: {rows:#?}");
+    assert!(by_nobody <= 1, "{by_nobody} of {slept} were ended by nobody: {rows:#?}");
 }
 
 #[test]

@@ -346,7 +346,7 @@ mod tests {
         }
         let lost = tracing.tasks.lost().into_iter().find(|(what, _)| *what == Lost::Keys);
         let lost = lost.map_or(0, |(_, count)| count);
-        // Two for each but those whose waker came while it still was on its way.
-        assert!(lost >= slept + slept / 2, "{lost} lost of {slept} sleeps");
+        // Two for each, but one where the kernel does not tell who woke it, as it may once in a thousand.
+        assert!(lost + 1 >= 2 * slept, "{lost} lost of {slept} sleeps");
     }
 }

@@ -10,10 +10,10 @@ use bytepath::machine::survived;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Clock, Counter, Sampler};
 
+use crate::Stacks;
 use crate::record::{FIELDS, FIELDS_TO_UNWIND};
 use crate::sys::event::set_output;
 use crate::unwind::REGISTERS;
-use crate::{Settings, Stacks};
 
 /// Of a stack, so much is taken along with each sample: enough for some dozens of frames.
 const STACK_BYTES: u32 = 8 << 10;
@@ -70,7 +70,9 @@ pub(crate) struct Opened {
 
 /// What is to be seen.
 pub(crate) struct Wanted<'a> {
-    pub(crate) settings: &'a Settings,
+    pub(crate) stacks: Stacks,
+    /// So many samples a second.
+    pub(crate) hz: u32,
     /// The CPUs that are sampled, where whole CPUs can be seen.
     pub(crate) cpus: &'a [u32],
     /// All CPUs, on any of which a process may begin.
@@ -98,7 +100,7 @@ pub(crate) fn open(wanted: &Wanted<'_>) -> Result<(Opened, Vec<(View, io::Error)
 }
 
 fn try_to(view: View, source: Source, wanted: &Wanted<'_>) -> io::Result<Opened> {
-    let unwind = wanted.settings.stacks == Stacks::Tables;
+    let unwind = wanted.stacks == Stacks::Tables;
     let mut opened = Opened {
         view,
         source,
@@ -121,7 +123,7 @@ fn whole_cpus(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
         let ring = told.build()?.sampled(RING_BYTES)?;
         if wanted.cpus.contains(cpu) {
             let mut sampled = builder(opened, wanted);
-            sampling(&mut sampled, opened.source, wanted.settings.hz);
+            sampling(&mut sampled, opened.source, wanted.hz);
             let sampled = sampled.any_pid().one_cpu(*cpu as usize).build()?;
             set_output(&sampled, &ring)?;
             opened.others.push(sampled);
@@ -134,7 +136,7 @@ fn whole_cpus(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
 fn threads(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
     for cpu in wanted.online {
         let mut builder = builder(opened, wanted);
-        sampling(&mut builder, opened.source, wanted.settings.hz);
+        sampling(&mut builder, opened.source, wanted.hz);
         tells_of_processes(&mut builder);
         builder.one_cpu(*cpu as usize).inherit(true);
         let mut ring: Option<Sampler> = None;
@@ -182,7 +184,7 @@ fn builder<'a>(opened: &Opened, wanted: &Wanted<'_>) -> Builder<'a> {
         .sample(FIELDS)
         .sample_id_all(true)
         .clockid(Clock::MONOTONIC);
-    if wanted.settings.stacks == Stacks::Tables {
+    if wanted.stacks == Stacks::Tables {
         let bytes = if opened.view == View::Cpus { STACK_BYTES } else { STACK_BYTES_SMALL };
         builder
             .sample(FIELDS_TO_UNWIND)

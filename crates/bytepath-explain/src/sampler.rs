@@ -11,7 +11,7 @@ use perf_event::Sampler as Ring;
 use rustix::thread::gettid;
 
 use crate::collect::Collected;
-use crate::missing::Missing;
+use crate::missing::{Missing, at_most, rate_max_hz};
 use crate::open::{self, Opened, Source, View, Wanted};
 use crate::record::{self, Record};
 use crate::world::{World, threads_of, with_descendants};
@@ -27,6 +27,7 @@ pub(crate) struct Sampling {
     began: Instant,
     pub(crate) view: View,
     source: Source,
+    hz: u32,
 }
 
 /// What samples were taken, and of what.
@@ -34,6 +35,8 @@ pub(crate) struct Sampled {
     pub(crate) collected: Collected,
     pub(crate) view: View,
     pub(crate) source: Source,
+    /// So many samples a second were taken.
+    pub(crate) hz: u32,
     pub(crate) seconds: f64,
 }
 
@@ -80,9 +83,13 @@ impl Sampling {
             Whom::Process(_) => roots.iter().flat_map(|pid| threads_of(*pid)).collect(),
         };
         let online = online();
-        let wanted = Wanted { settings, cpus: cpus.sampled, online: &online, threads: &threads };
-        let (mut opened, refused) =
-            open::open(&wanted).map_err(|error| Missing::no_samples(&error))?;
+        let open = |hz| {
+            let (stacks, cpus) = (settings.stacks, cpus.sampled);
+            open::open(&Wanted { stacks, hz, cpus, online: &online, threads: &threads })
+        };
+        let ((mut opened, refused), hz, fewer) =
+            at_most(settings.hz, rate_max_hz, open).map_err(|error| Missing::no_samples(&error))?;
+        missing.extend(fewer.map(|fewer| fewer.0));
         missing.extend(refused.iter().map(|(view, error)| Missing::of_view(*view, error).0));
         if opened.source == Source::CpuClock {
             missing.push(Missing::no_cycles().0);
@@ -99,7 +106,7 @@ impl Sampling {
         // It waits for this, and goes on until it is told to stop.
         let collected = Collected::new(world, cpus.allowed.iter().copied());
         let _ = give.send(Start { opened, collected });
-        Ok(Sampling { thread, stop, began: Instant::now(), view, source })
+        Ok(Sampling { thread, stop, began: Instant::now(), view, source, hz })
     }
 
     /// No more samples; those that were taken.
@@ -107,7 +114,7 @@ impl Sampling {
         let seconds = self.began.elapsed().as_secs_f64();
         let _ = self.stop.send(());
         let collected = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Sampled { collected, view: self.view, source: self.source, seconds }
+        Sampled { collected, view: self.view, source: self.source, hz: self.hz, seconds }
     }
 }
 

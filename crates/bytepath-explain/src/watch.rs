@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use crate::came_from::{by_call, unclaimed};
 use crate::classes::{Classes, DESCRIPTORS, UNCLAIMED, UNDIVIDED};
 use crate::counters::{Counted, Counting, name, why};
-use crate::missing::{Missing, NO_SAMPLES, rate_of};
+use crate::missing::{Missing, NO_SAMPLES};
 use crate::open::{Source, View};
 use crate::profile::{IDLE, Part, Profile, Stack, Thread};
 use crate::sampler::{Cpus, Sampled, Sampling, online};
@@ -52,9 +52,7 @@ impl Watch {
     ///
     /// It never fails: what cannot be seen is told by what was seen.
     pub fn start(whom: Whom, pinned: &[usize], settings: &Settings) -> Watch {
-        let (hz, fewer) = rate_of(settings.hz);
-        let settings = Settings { hz, ..settings.clone() };
-        let mut missing: Vec<String> = fewer.into_iter().map(|fewer| fewer.0).collect();
+        let mut missing: Vec<String> = Vec::new();
         let online = online();
         let threads: Vec<u32> = match whom {
             Whom::Started => Vec::new(),
@@ -81,7 +79,7 @@ impl Watch {
                 .ok()
         });
         let own: Vec<u32> = tracing.iter().map(|tracing| tracing.tid).collect();
-        let sampling = Sampling::start(whom, sampled, &settings, &own, &mut missing)
+        let sampling = Sampling::start(whom, sampled, settings, &own, &mut missing)
             .map_err(|why| missing.push(why.0))
             .ok();
         let counted = Counted {
@@ -98,7 +96,7 @@ impl Watch {
         }
         Watch {
             whom,
-            settings,
+            settings: settings.clone(),
             idle_s: idle_s(),
             cpus,
             its_cpus: !pinned.is_empty(),
@@ -158,7 +156,7 @@ impl Watch {
         let cpus: Vec<u32> = sampled.collected.cpus.iter().copied().collect();
         let idle_since = |cpu| Some((idle_s.get(cpu)? - self.idle_s.get(cpu)?).max(0.0));
         let idle_s = cpus.iter().filter_map(idle_since).sum();
-        let beside = Beside { system_s, idle_s, hz: self.settings.hz };
+        let beside = Beside { system_s, idle_s, hz: sampled.hz };
         beside.put_in(&mut profile, &sampled);
         let syscalls = traced.map_or_else(Vec::new, |traced| {
             let own: Vec<u32> = tracer.into_iter().collect();
@@ -174,11 +172,11 @@ impl Watch {
             (true, true) => Seen::ItsCpus(cpus.len()),
             (true, false) => Seen::Cpus(cpus.len()),
         };
-        let usable = seen.usable(&profile, self.settings.hz);
+        let usable = seen.usable(&profile, sampled.hz);
         let known = Known { own: of_the_work(&profile), cpus: cpus.len(), seen, usable };
         let explained = Explained {
             source: sampled.source.name().to_owned(),
-            hz: self.settings.hz,
+            hz: sampled.hz,
             lost,
             seconds: sampled.seconds,
             cpus: if whole { cpus } else { Vec::new() },

@@ -134,6 +134,14 @@ impl Missing {
         Missing(format!("not seen: {what}: {why}"))
     }
 
+    /// Of CPUs that the work may not run on nothing is seen.
+    pub(crate) fn elsewhere(error: &io::Error) -> Missing {
+        Missing(format!(
+            "not seen: what the work does on CPUs that it may not run on now, should it go there: {}",
+            crate::counters::why(error)
+        ))
+    }
+
     /// There is no hardware counter.
     pub(crate) fn no_cycles() -> Missing {
         Missing(

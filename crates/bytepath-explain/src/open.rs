@@ -9,9 +9,11 @@ use std::io;
 use bytepath::machine::survived;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Clock, Counter, Sampler};
+use rustix::process::{Resource, getrlimit};
 
 use crate::Stacks;
 use crate::record::{FIELDS, FIELDS_TO_UNWIND};
+use crate::sampler::Cpus;
 use crate::sys::event::set_output;
 use crate::unwind::REGISTERS;
 
@@ -64,6 +66,8 @@ pub(crate) struct Opened {
     pub(crate) rings: Vec<Sampler>,
     /// Events whose records go to one of the rings.
     pub(crate) others: Vec<Counter>,
+    /// Why the work is not seen on CPUs that it may not run on, where it is not.
+    pub(crate) elsewhere: io::Result<()>,
     /// How many registers a sample has, where stacks are to be unwound.
     pub(crate) registers: Option<u32>,
 }
@@ -73,8 +77,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) stacks: Stacks,
     /// So many samples a second.
     pub(crate) hz: u32,
-    /// The CPUs that are sampled, where whole CPUs can be seen.
-    pub(crate) cpus: &'a [u32],
+    pub(crate) cpus: Cpus<'a>,
     /// All CPUs, on any of which a process may begin.
     pub(crate) online: &'a [u32],
     /// The threads of the work; none where it is what the calling thread starts.
@@ -106,10 +109,17 @@ fn try_to(view: View, source: Source, wanted: &Wanted<'_>) -> io::Result<Opened>
         source,
         rings: Vec::new(),
         others: Vec::new(),
+        elsewhere: Ok(()),
         registers: unwind.then_some(REGISTERS.count_ones()),
     };
     match view {
-        View::Cpus => whole_cpus(&mut opened, wanted)?,
+        View::Cpus => {
+            whole_cpus(&mut opened, wanted)?;
+            match elsewhere(&opened, wanted) {
+                Ok(events) => opened.others.extend(events),
+                Err(error) => opened.elsewhere = Err(error),
+            }
+        }
         View::Threads | View::UserSpace => threads(&mut opened, wanted)?,
     }
     Ok(opened)
@@ -121,7 +131,7 @@ fn whole_cpus(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
         told.event(Software::DUMMY).any_pid().one_cpu(*cpu as usize);
         tells_of_processes(&mut told);
         let ring = told.build()?.sampled(RING_BYTES)?;
-        if wanted.cpus.contains(cpu) {
+        if wanted.cpus.allowed.contains(cpu) {
             let mut sampled = builder(opened, wanted);
             sampling(&mut sampled, opened.source, wanted.hz);
             let sampled = sampled.any_pid().one_cpu(*cpu as usize).build()?;
@@ -133,32 +143,59 @@ fn whole_cpus(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Where the work is not to run, it is sampled should it go there, and nothing else is: others have those CPUs,
+/// or nobody is to be disturbed there.
+///
+/// # Errors
+/// EMFILE where it would take more than half of the descriptors that this process may have.
+fn elsewhere(opened: &Opened, wanted: &Wanted<'_>) -> io::Result<Vec<Counter>> {
+    let events = wanted.cpus.elsewhere.len() * wanted.threads.len().max(1);
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if events as u64 > most / 2 {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+    }
+    let mut all = Vec::new();
+    for (cpu, ring) in wanted.online.iter().zip(&opened.rings) {
+        if wanted.cpus.elsewhere.contains(cpu) {
+            let events = of_work(&mut builder(opened, wanted), *cpu, opened.source, wanted)?;
+            events.iter().try_for_each(|event| set_output(event, ring))?;
+            all.extend(events);
+        }
+    }
+    Ok(all)
+}
+
 fn threads(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
     for cpu in wanted.online {
         let mut builder = builder(opened, wanted);
-        sampling(&mut builder, opened.source, wanted.hz);
         tells_of_processes(&mut builder);
-        builder.one_cpu(*cpu as usize).inherit(true);
-        let mut ring: Option<Sampler> = None;
-        let mut add = |counter: Counter| -> io::Result<()> {
-            match &ring {
-                Some(ring) => {
-                    set_output(&counter, ring)?;
-                    opened.others.push(counter);
-                }
-                None => ring = Some(counter.sampled(RING_BYTES_SMALL)?),
-            }
-            Ok(())
-        };
-        if wanted.threads.is_empty() {
-            add(builder.observe_self().build()?)?;
+        let mut events = of_work(&mut builder, *cpu, opened.source, wanted)?.into_iter();
+        let Some(first) = events.next() else { continue };
+        let ring = first.sampled(RING_BYTES_SMALL)?;
+        for event in events {
+            set_output(&event, &ring)?;
+            opened.others.push(event);
         }
-        of_each(&mut builder, wanted.threads)?.into_iter().try_for_each(add)?;
-        opened.rings.extend(ring);
+        opened.rings.push(ring);
     }
     match opened.rings.is_empty() {
         true => Err(io::Error::from_raw_os_error(libc::ESRCH)),
         false => Ok(()),
+    }
+}
+
+/// Events that sample the work's threads, and what comes from them, on one CPU.
+fn of_work(
+    builder: &mut Builder<'_>,
+    cpu: u32,
+    source: Source,
+    wanted: &Wanted<'_>,
+) -> io::Result<Vec<Counter>> {
+    sampling(builder, source, wanted.hz);
+    builder.one_cpu(cpu as usize).inherit(true);
+    match wanted.threads {
+        [] => Ok(vec![builder.observe_self().build()?]),
+        threads => of_each(builder, threads),
     }
 }
 

@@ -49,10 +49,10 @@ struct Start {
 /// The CPUs that are looked at.
 #[derive(Clone, Copy)]
 pub(crate) struct Cpus<'a> {
-    /// Those that are sampled, where whole CPUs can be seen.
-    pub(crate) sampled: &'a [u32],
-    /// Those that the work may run on.
+    /// Those that the work may run on, which are sampled whole where that can be seen.
     pub(crate) allowed: &'a [u32],
+    /// Others that it, or what it starts, may yet go to: there it alone is sampled.
+    pub(crate) elsewhere: &'a [u32],
 }
 
 impl Sampling {
@@ -84,12 +84,13 @@ impl Sampling {
         };
         let online = online();
         let open = |hz| {
-            let (stacks, cpus) = (settings.stacks, cpus.sampled);
-            open::open(&Wanted { stacks, hz, cpus, online: &online, threads: &threads })
+            let (stacks, online, threads) = (settings.stacks, &online, &threads);
+            open::open(&Wanted { stacks, hz, cpus, online, threads })
         };
         let ((mut opened, refused), hz, fewer) =
             at_most(settings.hz, rate_max_hz, open).map_err(|error| Missing::no_samples(&error))?;
         missing.extend(fewer.map(|fewer| fewer.0));
+        missing.extend(opened.elsewhere.as_ref().err().map(|error| Missing::elsewhere(error).0));
         missing.extend(refused.iter().map(|(view, error)| Missing::of_view(*view, error).0));
         if opened.source == Source::CpuClock {
             missing.push(Missing::no_cycles().0);
@@ -154,7 +155,6 @@ fn emptying(name: &Sender<u32>, take: &Receiver<Start>, stopped: &Receiver<()>) 
         let settled = waiting.partition_point(|record| record.time_ns < settled_ns);
         waiting.drain(..settled).for_each(|record| collected.take(record));
         if last {
-            collected.end();
             return collected;
         }
     }
@@ -175,4 +175,63 @@ fn empty(ring: &mut Ring, registers: Option<u32>, into: &mut Vec<Record>) {
 pub(crate) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    use super::*;
+    use crate::record::Kind;
+
+    #[test]
+    fn nobody_but_the_work_is_sampled_on_a_cpu_on_which_it_is_not_to_run() {
+        let mine = sched_getaffinity(None).expect("fewer CPUs than a set has");
+        let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| mine.is_set(*cpu));
+        let Some((here, there)) = cpus.next().zip(cpus.next()) else {
+            return println!("skipped: there is one CPU");
+        };
+        // Affinity is that thread's alone, and what it starts has it.
+        std::thread::spawn(move || only_the_work(here as u32, there as u32))
+            .join()
+            .expect("it holds");
+    }
+
+    fn only_the_work(here: u32, there: u32) {
+        let mut on_there = CpuSet::new();
+        on_there.set(there as usize);
+        sched_setaffinity(None, &on_there).expect("it may run there");
+        let shell =
+            |line: &str| Command::new("sh").args(["-c", line]).spawn().expect("sh is there");
+        let mut other = shell("while :; do :; done");
+        let opened = open::open(&Wanted {
+            stacks: crate::Stacks::FramePointers,
+            hz: 999,
+            cpus: Cpus { allowed: &[here], elsewhere: &[there] },
+            online: &[here, there],
+            threads: &[],
+        });
+        let whole = opened.ok().filter(|(opened, _)| opened.view == View::Cpus);
+        let mut records = Vec::new();
+        let work = whole.map(|(mut opened, _)| {
+            enable(&mut opened).expect("they are open");
+            let mut work = shell("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done");
+            work.wait().expect("it ends");
+            disable(&mut opened).expect("they are open");
+            empty(&mut opened.rings[1], opened.registers, &mut records);
+            work.id()
+        });
+        other.kill().expect("it runs");
+        other.wait().expect("it was killed");
+        let Some(work) = work else { return println!("skipped: whole CPUs are not to be seen") };
+        let of = |pid: u32| {
+            let is_of =
+                |record: &&Record| matches!(&record.kind, Kind::Sample(of) if of.pid == pid);
+            records.iter().filter(is_of).count()
+        };
+        assert!(of(work) > 0, "the work is not seen there");
+        assert_eq!([of(other.id()), of(0)], [0, 0], "another program, or nobody, is sampled there");
+    }
 }

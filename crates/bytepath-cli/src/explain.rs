@@ -20,8 +20,8 @@ use crate::{run, values};
 /// Say where the time goes: which costs dominate, what to try, call trees and flame graphs
 ///
 /// Samples are taken of all CPUs that the work may use, 999 a second, in the kernel and in user
-/// space, idle time among them. Without rights it shows what it may, and says what is missing and
-/// which setting would show it.
+/// space, idle time among them; of other CPUs only while the work is there. Without rights it shows
+/// what it may, and says what is missing and which setting would show it.
 ///
 ///   bytepath explain -- tar cf - /usr/share ::: wc -c
 ///   bytepath explain --pid 1234 --for 5s --flame out.svg

@@ -1,6 +1,6 @@
 //! Samples counted by the stack they were taken in, as records come in.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::record::{Kind, Record, Sample};
 use crate::world::{Place, Whose, World};
@@ -30,7 +30,6 @@ pub(crate) struct RawStack {
 pub(crate) struct Moment {
     pub(crate) time_ns: u64,
     pub(crate) stack: u32,
-    pub(crate) cpu: u32,
 }
 
 /// All samples so far.
@@ -43,10 +42,10 @@ pub(crate) struct Collected {
     pub(crate) counts: Vec<u64>,
     pub(crate) moments: Vec<Moment>,
     pub(crate) lost: u64,
-    /// The CPUs whose time counts: those that the work may run on, and any other that it is seen on.
-    pub(crate) cpus: BTreeSet<u32>,
-    /// Samples of other CPUs, by CPU and stack: until the end nobody knows whether they count.
-    elsewhere: HashMap<(u32, u32), u64>,
+    /// The CPUs that the work may run on.
+    allowed: BTreeSet<u32>,
+    /// Samples of the work on others, by CPU: nothing else is sampled there.
+    pub(crate) elsewhere: BTreeMap<u32, u64>,
     thread_numbers: HashMap<Thread, u32>,
     place_numbers: HashMap<Place, u32>,
     stack_numbers: HashMap<RawStack, u32>,
@@ -54,7 +53,7 @@ pub(crate) struct Collected {
 
 impl Collected {
     /// Nothing yet of work that may run on these CPUs.
-    pub(crate) fn new(world: World, cpus: impl IntoIterator<Item = u32>) -> Collected {
+    pub(crate) fn new(world: World, allowed: impl IntoIterator<Item = u32>) -> Collected {
         Collected {
             world,
             threads: Vec::new(),
@@ -63,8 +62,8 @@ impl Collected {
             counts: Vec::new(),
             moments: Vec::new(),
             lost: 0,
-            cpus: cpus.into_iter().collect(),
-            elsewhere: HashMap::new(),
+            allowed: allowed.into_iter().collect(),
+            elsewhere: BTreeMap::new(),
             thread_numbers: HashMap::new(),
             place_numbers: HashMap::new(),
             stack_numbers: HashMap::new(),
@@ -80,19 +79,20 @@ impl Collected {
         }
     }
 
-    /// Leaves out what was sampled on CPUs that the work neither may run on nor was seen on.
-    pub(crate) fn end(&mut self) {
-        for ((cpu, stack), count) in self.elsewhere.drain() {
-            if !self.cpus.contains(&cpu) {
-                self.counts[stack as usize] -= count;
-            }
-        }
-        self.moments.retain(|moment| self.cpus.contains(&moment.cpu));
+    /// The CPUs whose time counts: those that the work may run on, and any other that it was seen on.
+    pub(crate) fn cpus(&self) -> BTreeSet<u32> {
+        self.allowed.iter().chain(self.elsewhere.keys()).copied().collect()
     }
 
     fn sample(&mut self, time_ns: u64, cpu: u32, sample: &Sample) {
         let alone = sample.to_unwind.is_none() && sample.user.is_empty();
         let Some(whose) = self.world.whose(sample.pid, sample.tid, alone) else { return };
+        if !self.allowed.contains(&cpu) {
+            if whose != Whose::Work {
+                return;
+            }
+            *self.elsewhere.entry(cpu).or_default() += 1;
+        }
         let places = match whose {
             // What others do is theirs.
             Whose::Others => Vec::new(),
@@ -118,13 +118,8 @@ impl Collected {
             }
         };
         self.counts[stack as usize] += 1;
-        if whose == Whose::Work {
-            self.cpus.insert(cpu);
-        } else if !self.cpus.contains(&cpu) {
-            *self.elsewhere.entry((cpu, stack)).or_default() += 1;
-        }
         if self.moments.len() < MOMENTS_MAX {
-            self.moments.push(Moment { time_ns, stack, cpu });
+            self.moments.push(Moment { time_ns, stack });
         }
     }
 
@@ -163,28 +158,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_counts_of_the_cpus_that_the_work_may_run_on_and_of_those_that_it_was_seen_on() {
+    fn all_counts_on_cpus_that_the_work_may_run_on_and_the_work_alone_on_others() {
         // Numbers above any that the kernel gives (PID_MAX_LIMIT is 2^22).
         let (work, other) = (1 << 24, 2 << 24);
         let mut collected = Collected::new(World::new(&[work], []), [0]);
-        // Of CPU 2 nothing but others is seen, of CPU 1 the work at last.
         for (time_ns, cpu, pid) in
-            [(1, 0, 0), (2, 1, other), (3, 2, other), (4, 1, 0), (5, 1, work), (6, 1, 0), (7, 2, 0)]
+            [(1, 0, 0), (2, 1, other), (3, 2, other), (4, 1, 0), (5, 1, work), (6, 0, other)]
         {
             let sample =
                 Sample { pid, tid: pid, user: vec![1; pid.min(1) as usize], ..Sample::default() };
             collected.take(Record { time_ns, cpu, kind: Kind::Sample(Box::new(sample)) });
         }
-        assert_eq!(collected.counts.iter().sum::<u64>(), 7);
-        collected.end();
-        assert_eq!(collected.cpus, BTreeSet::from([0, 1]));
+        assert_eq!(collected.cpus(), BTreeSet::from([0, 1]));
+        assert_eq!(collected.elsewhere, BTreeMap::from([(1, 1)]));
         let whose = |stack: &RawStack| collected.threads[stack.thread as usize].whose;
         let of = |part| {
             let counts = collected.stacks.iter().zip(&collected.counts);
             counts.filter(|(stack, _)| whose(stack) == part).map(|(_, count)| count).sum::<u64>()
         };
-        assert_eq!([Whose::Idle, Whose::Others, Whose::Work].map(of), [3, 1, 1]);
+        assert_eq!([Whose::Idle, Whose::Others, Whose::Work].map(of), [1, 1, 1]);
         let times: Vec<u64> = collected.moments.iter().map(|moment| moment.time_ns).collect();
-        assert_eq!(times, [1, 2, 4, 5, 6]);
+        assert_eq!(times, [1, 5, 6]);
     }
 }

@@ -20,10 +20,30 @@ const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 /// The setting that bounds how many samples a second there may be.
 const RATE_MAX: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 
-/// How many samples a second may be taken where so many are wanted, and what to say where it is fewer.
-pub(crate) fn rate_of(wanted_hz: u32) -> (u32, Option<Missing>) {
+/// How many samples a second the kernel allows by now.
+pub(crate) fn rate_max_hz() -> u32 {
     let most = fs::read_to_string(RATE_MAX).ok().and_then(|text| text.trim().parse().ok());
-    rate_within(wanted_hz, most.unwrap_or(u32::MAX))
+    most.unwrap_or(u32::MAX)
+}
+
+/// Opens events at so many samples a second, or at as many as may be taken, with what to say where it is
+/// fewer.
+///
+/// # Errors
+/// As `open`, which is asked once more where it says EINVAL: the limit may be lower by then.
+pub(crate) fn at_most<T>(
+    wanted_hz: u32,
+    mut hz_max: impl FnMut() -> u32,
+    mut open: impl FnMut(u32) -> io::Result<T>,
+) -> io::Result<(T, u32, Option<Missing>)> {
+    let mut once = || {
+        let (hz, fewer) = rate_within(wanted_hz, hz_max());
+        open(hz).map(|opened| (opened, hz, fewer))
+    };
+    match once() {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => once(),
+        done => done,
+    }
 }
 
 fn rate_within(wanted_hz: u32, hz_max: u32) -> (u32, Option<Missing>) {
@@ -114,6 +134,14 @@ impl Missing {
         Missing(format!("not seen: {what}: {why}"))
     }
 
+    /// Of CPUs that the work may not run on nothing is seen.
+    pub(crate) fn elsewhere(error: &io::Error) -> Missing {
+        Missing(format!(
+            "not seen: what the work does on CPUs that it may not run on now, should it go there: {}",
+            crate::counters::why(error)
+        ))
+    }
+
     /// There is no hardware counter.
     pub(crate) fn no_cycles() -> Missing {
         Missing(
@@ -189,6 +217,24 @@ pub(crate) fn binding() -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_that_the_kernel_lowers_while_events_are_opened_is_read_again() {
+        let limits = [20_000, 7_500];
+        let (mut read, mut tried) = (limits.iter(), Vec::new());
+        let opened = at_most(
+            20_000,
+            || *read.next().expect("it is asked once more"),
+            |hz| {
+                tried.push(hz);
+                let error = io::Error::from_raw_os_error(libc::EINVAL);
+                if hz > 7_500 { Err(error) } else { Ok(()) }
+            },
+        );
+        let ((), hz, why) = opened.expect("it is opened at last");
+        assert_eq!((hz, tried), (7_500, limits.to_vec()));
+        assert!(why.is_some_and(|why| why.0.starts_with("7500 samples a second")));
+    }
 
     #[test]
     fn more_samples_than_the_kernel_allows_are_as_many_as_it_does_and_it_is_told() {

@@ -9,11 +9,13 @@ use std::io;
 use bytepath::machine::survived;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Clock, Counter, Sampler};
+use rustix::process::{Resource, getrlimit};
 
+use crate::Stacks;
 use crate::record::{FIELDS, FIELDS_TO_UNWIND};
+use crate::sampler::Cpus;
 use crate::sys::event::set_output;
 use crate::unwind::REGISTERS;
-use crate::{Settings, Stacks};
 
 /// Of a stack, so much is taken along with each sample: enough for some dozens of frames.
 const STACK_BYTES: u32 = 8 << 10;
@@ -64,15 +66,18 @@ pub(crate) struct Opened {
     pub(crate) rings: Vec<Sampler>,
     /// Events whose records go to one of the rings.
     pub(crate) others: Vec<Counter>,
+    /// Why the work is not seen on CPUs that it may not run on, where it is not.
+    pub(crate) elsewhere: io::Result<()>,
     /// How many registers a sample has, where stacks are to be unwound.
     pub(crate) registers: Option<u32>,
 }
 
 /// What is to be seen.
 pub(crate) struct Wanted<'a> {
-    pub(crate) settings: &'a Settings,
-    /// The CPUs that are sampled, where whole CPUs can be seen.
-    pub(crate) cpus: &'a [u32],
+    pub(crate) stacks: Stacks,
+    /// So many samples a second.
+    pub(crate) hz: u32,
+    pub(crate) cpus: Cpus<'a>,
     /// All CPUs, on any of which a process may begin.
     pub(crate) online: &'a [u32],
     /// The threads of the work; none where it is what the calling thread starts.
@@ -98,16 +103,23 @@ pub(crate) fn open(wanted: &Wanted<'_>) -> Result<(Opened, Vec<(View, io::Error)
 }
 
 fn try_to(view: View, source: Source, wanted: &Wanted<'_>) -> io::Result<Opened> {
-    let unwind = wanted.settings.stacks == Stacks::Tables;
+    let unwind = wanted.stacks == Stacks::Tables;
     let mut opened = Opened {
         view,
         source,
         rings: Vec::new(),
         others: Vec::new(),
+        elsewhere: Ok(()),
         registers: unwind.then_some(REGISTERS.count_ones()),
     };
     match view {
-        View::Cpus => whole_cpus(&mut opened, wanted)?,
+        View::Cpus => {
+            whole_cpus(&mut opened, wanted)?;
+            match elsewhere(&opened, wanted) {
+                Ok(events) => opened.others.extend(events),
+                Err(error) => opened.elsewhere = Err(error),
+            }
+        }
         View::Threads | View::UserSpace => threads(&mut opened, wanted)?,
     }
     Ok(opened)
@@ -119,9 +131,9 @@ fn whole_cpus(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
         told.event(Software::DUMMY).any_pid().one_cpu(*cpu as usize);
         tells_of_processes(&mut told);
         let ring = told.build()?.sampled(RING_BYTES)?;
-        if wanted.cpus.contains(cpu) {
+        if wanted.cpus.allowed.contains(cpu) {
             let mut sampled = builder(opened, wanted);
-            sampling(&mut sampled, opened.source, wanted.settings.hz);
+            sampling(&mut sampled, opened.source, wanted.hz);
             let sampled = sampled.any_pid().one_cpu(*cpu as usize).build()?;
             set_output(&sampled, &ring)?;
             opened.others.push(sampled);
@@ -131,32 +143,59 @@ fn whole_cpus(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Where the work is not to run, it is sampled should it go there, and nothing else is: others have those CPUs,
+/// or nobody is to be disturbed there.
+///
+/// # Errors
+/// EMFILE where it would take more than half of the descriptors that this process may have.
+fn elsewhere(opened: &Opened, wanted: &Wanted<'_>) -> io::Result<Vec<Counter>> {
+    let events = wanted.cpus.elsewhere.len() * wanted.threads.len().max(1);
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if events as u64 > most / 2 {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+    }
+    let mut all = Vec::new();
+    for (cpu, ring) in wanted.online.iter().zip(&opened.rings) {
+        if wanted.cpus.elsewhere.contains(cpu) {
+            let events = of_work(&mut builder(opened, wanted), *cpu, opened.source, wanted)?;
+            events.iter().try_for_each(|event| set_output(event, ring))?;
+            all.extend(events);
+        }
+    }
+    Ok(all)
+}
+
 fn threads(opened: &mut Opened, wanted: &Wanted<'_>) -> io::Result<()> {
     for cpu in wanted.online {
         let mut builder = builder(opened, wanted);
-        sampling(&mut builder, opened.source, wanted.settings.hz);
         tells_of_processes(&mut builder);
-        builder.one_cpu(*cpu as usize).inherit(true);
-        let mut ring: Option<Sampler> = None;
-        let mut add = |counter: Counter| -> io::Result<()> {
-            match &ring {
-                Some(ring) => {
-                    set_output(&counter, ring)?;
-                    opened.others.push(counter);
-                }
-                None => ring = Some(counter.sampled(RING_BYTES_SMALL)?),
-            }
-            Ok(())
-        };
-        if wanted.threads.is_empty() {
-            add(builder.observe_self().build()?)?;
+        let mut events = of_work(&mut builder, *cpu, opened.source, wanted)?.into_iter();
+        let Some(first) = events.next() else { continue };
+        let ring = first.sampled(RING_BYTES_SMALL)?;
+        for event in events {
+            set_output(&event, &ring)?;
+            opened.others.push(event);
         }
-        of_each(&mut builder, wanted.threads)?.into_iter().try_for_each(add)?;
-        opened.rings.extend(ring);
+        opened.rings.push(ring);
     }
     match opened.rings.is_empty() {
         true => Err(io::Error::from_raw_os_error(libc::ESRCH)),
         false => Ok(()),
+    }
+}
+
+/// Events that sample the work's threads, and what comes from them, on one CPU.
+fn of_work(
+    builder: &mut Builder<'_>,
+    cpu: u32,
+    source: Source,
+    wanted: &Wanted<'_>,
+) -> io::Result<Vec<Counter>> {
+    sampling(builder, source, wanted.hz);
+    builder.one_cpu(cpu as usize).inherit(true);
+    match wanted.threads {
+        [] => Ok(vec![builder.observe_self().build()?]),
+        threads => of_each(builder, threads),
     }
 }
 
@@ -182,7 +221,7 @@ fn builder<'a>(opened: &Opened, wanted: &Wanted<'_>) -> Builder<'a> {
         .sample(FIELDS)
         .sample_id_all(true)
         .clockid(Clock::MONOTONIC);
-    if wanted.settings.stacks == Stacks::Tables {
+    if wanted.stacks == Stacks::Tables {
         let bytes = if opened.view == View::Cpus { STACK_BYTES } else { STACK_BYTES_SMALL };
         builder
             .sample(FIELDS_TO_UNWIND)

@@ -11,7 +11,7 @@ use rustix::thread::gettid;
 
 use crate::collect::Collected;
 use crate::helper::{Helper, Pause};
-use crate::missing::Missing;
+use crate::missing::{Missing, at_most, rate_max_hz};
 use crate::open::{self, Opened, Source, View, Wanted};
 use crate::record::{self, Record};
 use crate::world::{World, threads_of, with_descendants};
@@ -26,6 +26,7 @@ pub(crate) struct Sampling {
     began: Instant,
     pub(crate) view: View,
     source: Source,
+    hz: u32,
 }
 
 /// What samples were taken, and of what.
@@ -33,6 +34,8 @@ pub(crate) struct Sampled {
     pub(crate) collected: Collected,
     pub(crate) view: View,
     pub(crate) source: Source,
+    /// So many samples a second were taken.
+    pub(crate) hz: u32,
     pub(crate) seconds: f64,
 }
 
@@ -45,10 +48,10 @@ struct Start {
 /// The CPUs that are looked at.
 #[derive(Clone, Copy)]
 pub(crate) struct Cpus<'a> {
-    /// Those that are sampled, where whole CPUs can be seen.
-    pub(crate) sampled: &'a [u32],
-    /// Those that the work may run on.
+    /// Those that the work may run on, which are sampled whole where that can be seen.
     pub(crate) allowed: &'a [u32],
+    /// Others that it, or what it starts, may yet go to: there it alone is sampled.
+    pub(crate) elsewhere: &'a [u32],
 }
 
 impl Sampling {
@@ -77,9 +80,14 @@ impl Sampling {
             Whom::Process(_) => roots.iter().flat_map(|pid| threads_of(*pid)).collect(),
         };
         let online = online();
-        let wanted = Wanted { settings, cpus: cpus.sampled, online: &online, threads: &threads };
-        let (mut opened, refused) =
-            open::open(&wanted).map_err(|error| Missing::no_samples(&error))?;
+        let open = |hz| {
+            let (stacks, online, threads) = (settings.stacks, &online, &threads);
+            open::open(&Wanted { stacks, hz, cpus, online, threads })
+        };
+        let ((mut opened, refused), hz, fewer) =
+            at_most(settings.hz, rate_max_hz, open).map_err(|error| Missing::no_samples(&error))?;
+        missing.extend(fewer.map(|fewer| fewer.0));
+        missing.extend(opened.elsewhere.as_ref().err().map(|error| Missing::elsewhere(error).0));
         missing.extend(refused.iter().map(|(view, error)| Missing::of_view(*view, error).0));
         if opened.source == Source::CpuClock {
             missing.push(Missing::no_cycles().0);
@@ -96,14 +104,14 @@ impl Sampling {
         // It waits for this, and goes on until it is told to stop.
         let collected = Collected::new(world, cpus.allowed.iter().copied());
         let _ = give.send(Start { opened, collected });
-        Ok(Sampling { thread, began: Instant::now(), view, source })
+        Ok(Sampling { thread, began: Instant::now(), view, source, hz })
     }
 
     /// No more samples; those that were taken.
     pub(crate) fn stop(self) -> Sampled {
         let seconds = self.began.elapsed().as_secs_f64();
         let collected = self.thread.finish();
-        Sampled { collected, view: self.view, source: self.source, seconds }
+        Sampled { collected, view: self.view, source: self.source, hz: self.hz, seconds }
     }
 }
 
@@ -143,7 +151,6 @@ fn emptying(name: &Sender<u32>, take: &Receiver<Start>, pause: &Pause) -> Collec
         let settled = waiting.partition_point(|record| record.time_ns < settled_ns);
         waiting.drain(..settled).for_each(|record| collected.take(record));
         if last {
-            collected.end();
             return collected;
         }
     }
@@ -164,4 +171,63 @@ fn empty(ring: &mut Ring, registers: Option<u32>, into: &mut Vec<Record>) {
 pub(crate) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    use super::*;
+    use crate::record::Kind;
+
+    #[test]
+    fn nobody_but_the_work_is_sampled_on_a_cpu_on_which_it_is_not_to_run() {
+        let mine = sched_getaffinity(None).expect("fewer CPUs than a set has");
+        let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| mine.is_set(*cpu));
+        let Some((here, there)) = cpus.next().zip(cpus.next()) else {
+            return println!("skipped: there is one CPU");
+        };
+        // Affinity is that thread's alone, and what it starts has it.
+        std::thread::spawn(move || only_the_work(here as u32, there as u32))
+            .join()
+            .expect("it holds");
+    }
+
+    fn only_the_work(here: u32, there: u32) {
+        let mut on_there = CpuSet::new();
+        on_there.set(there as usize);
+        sched_setaffinity(None, &on_there).expect("it may run there");
+        let shell =
+            |line: &str| Command::new("sh").args(["-c", line]).spawn().expect("sh is there");
+        let mut other = shell("while :; do :; done");
+        let opened = open::open(&Wanted {
+            stacks: crate::Stacks::FramePointers,
+            hz: 999,
+            cpus: Cpus { allowed: &[here], elsewhere: &[there] },
+            online: &[here, there],
+            threads: &[],
+        });
+        let whole = opened.ok().filter(|(opened, _)| opened.view == View::Cpus);
+        let mut records = Vec::new();
+        let work = whole.map(|(mut opened, _)| {
+            enable(&mut opened).expect("they are open");
+            let mut work = shell("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done");
+            work.wait().expect("it ends");
+            disable(&mut opened).expect("they are open");
+            empty(&mut opened.rings[1], opened.registers, &mut records);
+            work.id()
+        });
+        other.kill().expect("it runs");
+        other.wait().expect("it was killed");
+        let Some(work) = work else { return println!("skipped: whole CPUs are not to be seen") };
+        let of = |pid: u32| {
+            let is_of =
+                |record: &&Record| matches!(&record.kind, Kind::Sample(of) if of.pid == pid);
+            records.iter().filter(is_of).count()
+        };
+        assert!(of(work) > 0, "the work is not seen there");
+        assert_eq!([of(other.id()), of(0)], [0, 0], "another program, or nobody, is sampled there");
+    }
 }

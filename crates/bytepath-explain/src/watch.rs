@@ -1,6 +1,6 @@
 //! Looks at some work while it runs, and explains afterwards where its time went.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 
 use bytepath_report::{ClassShare, Explained};
@@ -10,9 +10,9 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use crate::came_from::{by_call, unclaimed};
 use crate::classes::{Classes, DESCRIPTORS, UNCLAIMED, UNDIVIDED};
 use crate::counters::{Counted, Counting, name, why};
-use crate::missing::{Missing, NO_SAMPLES, rate_of};
+use crate::missing::{Missing, NO_SAMPLES};
 use crate::open::{Source, View};
-use crate::profile::{IDLE, Part, Profile, Stack, Thread};
+use crate::profile::{IDLE, OTHERS, Part, Profile, Stack, Thread};
 use crate::sampler::{Cpus, Sampled, Sampling, online};
 use crate::sentence::{Known, sentence};
 use crate::shares::{Seen, Share, shares};
@@ -52,9 +52,7 @@ impl Watch {
     ///
     /// It never fails: what cannot be seen is told by what was seen.
     pub fn start(whom: Whom, pinned: &[usize], settings: &Settings) -> Watch {
-        let (hz, fewer) = rate_of(settings.hz);
-        let settings = Settings { hz, ..settings.clone() };
-        let mut missing: Vec<String> = fewer.into_iter().map(|fewer| fewer.0).collect();
+        let mut missing: Vec<String> = Vec::new();
         let online = online();
         let threads: Vec<u32> = match whom {
             Whom::Started => Vec::new(),
@@ -66,9 +64,9 @@ impl Watch {
         };
         cpus.sort_unstable();
         cpus.dedup();
-        // What it starts, or a thread, may yet go to others.
-        let sampled = if pinned.is_empty() { &online } else { &cpus };
-        let sampled = Cpus { sampled, allowed: &cpus };
+        let is_free = |cpu: &&u32| pinned.is_empty() && !cpus.contains(cpu);
+        let elsewhere: Vec<u32> = online.iter().filter(is_free).copied().collect();
+        let looked_at = Cpus { allowed: &cpus, elsewhere: &elsewhere };
         let found = Tracepoints::find();
         let tracepoints = found.as_ref().ok();
         let tracing = settings.syscalls.then_some(tracepoints).flatten();
@@ -81,7 +79,7 @@ impl Watch {
                 .ok()
         });
         let own: Vec<u32> = tracing.iter().map(|tracing| tracing.tid).collect();
-        let sampling = Sampling::start(whom, sampled, &settings, &own, &mut missing)
+        let sampling = Sampling::start(whom, looked_at, settings, &own, &mut missing)
             .map_err(|why| missing.push(why.0))
             .ok();
         let counted = Counted {
@@ -98,7 +96,7 @@ impl Watch {
         }
         Watch {
             whom,
-            settings,
+            settings: settings.clone(),
             idle_s: idle_s(),
             cpus,
             its_cpus: !pinned.is_empty(),
@@ -155,11 +153,11 @@ impl Watch {
             self.missing.extend(in_part);
         }
         let calls_traced = traced.as_ref().and_then(|traced| traced.part());
-        let cpus: Vec<u32> = sampled.collected.cpus.iter().copied().collect();
-        let idle_since = |cpu| Some((idle_s.get(cpu)? - self.idle_s.get(cpu)?).max(0.0));
-        let idle_s = cpus.iter().filter_map(idle_since).sum();
-        let beside = Beside { system_s, idle_s, hz: self.settings.hz };
-        beside.put_in(&mut profile, &sampled);
+        let cpus: Vec<u32> = sampled.collected.cpus().into_iter().collect();
+        let idle_since =
+            |cpu: &u32| Some((*cpu, (idle_s.get(cpu)? - self.idle_s.get(cpu)?).max(0.0)));
+        let idle_s = cpus.iter().filter_map(idle_since).collect();
+        Beside { system_s, idle_s }.put_in(&mut profile, &sampled);
         let syscalls = traced.map_or_else(Vec::new, |traced| {
             let own: Vec<u32> = tracer.into_iter().collect();
             traced.counts(&sampled.collected.world.ever, &own, all)
@@ -174,11 +172,11 @@ impl Watch {
             (true, true) => Seen::ItsCpus(cpus.len()),
             (true, false) => Seen::Cpus(cpus.len()),
         };
-        let usable = seen.usable(&profile, self.settings.hz);
+        let usable = seen.usable(&profile, sampled.hz);
         let known = Known { own: of_the_work(&profile), cpus: cpus.len(), seen, usable };
         let explained = Explained {
             source: sampled.source.name().to_owned(),
-            hz: self.settings.hz,
+            hz: sampled.hz,
             lost,
             seconds: sampled.seconds,
             cpus: if whole { cpus } else { Vec::new() },
@@ -238,24 +236,36 @@ fn without_windows(profile: &mut Profile, traced: &Traced) {
 struct Beside {
     /// In the kernel, on behalf of the work.
     system_s: f64,
-    /// Of CPUs that were halted.
-    idle_s: f64,
-    hz: u32,
+    /// In which nothing ran on a CPU, by its number.
+    idle_s: BTreeMap<u32, f64>,
 }
 
 impl Beside {
     fn put_in(&self, profile: &mut Profile, sampled: &Sampled) {
-        let samples = |seconds: f64| (seconds * f64::from(self.hz)).round() as u64;
+        let samples = |seconds: f64| (seconds * f64::from(sampled.hz)).round() as u64;
         if sampled.view == View::UserSpace && self.system_s > 0.0 {
             add(profile, UNDIVIDED, Part::Work, samples(self.system_s));
         }
-        if sampled.source == Source::Cycles && sampled.view == View::Cpus {
-            add(profile, IDLE, Part::Idle, samples(self.idle_s));
+        if sampled.view != View::Cpus {
+            return;
         }
+        // CPUs on which the work alone was sampled have an idle time, too, and others have the rest of it.
+        let elsewhere = &sampled.collected.elsewhere;
+        let unseen = |cpu: &u32| sampled.source == Source::Cycles || elsewhere.contains_key(cpu);
+        let idle_s = self.idle_s.iter().filter(|(cpu, _)| unseen(cpu)).map(|(_, idle_s)| idle_s);
+        add(profile, IDLE, Part::Idle, samples(idle_s.sum()));
+        let of_others = |(cpu, of_work): (&u32, &u64)| {
+            let busy_s = sampled.seconds - self.idle_s.get(cpu).copied().unwrap_or(0.0);
+            samples(busy_s).saturating_sub(*of_work)
+        };
+        add(profile, OTHERS, Part::Others, elsewhere.iter().map(of_others).sum());
     }
 }
 
 fn add(profile: &mut Profile, name: &str, part: Part, count: u64) {
+    if count == 0 {
+        return;
+    }
     let thread = u32::try_from(profile.threads.len()).unwrap_or(u32::MAX);
     profile.threads.push(Thread { pid: 0, tid: 0, name: name.to_owned(), part });
     profile.stacks.push(Stack { thread, frames: Vec::new() });
@@ -388,7 +398,10 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::collect::Collected;
     use crate::profile::Symbol;
+    use crate::record::{Kind, Record, Sample};
+    use crate::world::World;
 
     fn symbol(name: &str) -> Symbol {
         Symbol { name: name.to_owned(), is_kernel: true, file: None }
@@ -406,6 +419,29 @@ mod tests {
         let [only] = explained.unclaimed.as_slice() else { panic!("{:?}", explained.unclaimed) };
         assert!((only.share - class.share).abs() < 1e-9, "{only:?} of {class:?}");
         assert!((class.share - 0.3).abs() < 1e-9, "{class:?}");
+    }
+
+    #[test]
+    fn a_cpu_on_which_the_work_alone_is_sampled_is_idle_or_others_for_the_rest_of_the_time() {
+        // A number above any that the kernel gives (PID_MAX_LIMIT is 2^22).
+        let work = 1 << 24;
+        let of = |source| {
+            let mut collected = Collected::new(World::new(&[work], []), [0]);
+            let sample = Sample { pid: work, tid: work, ..Sample::default() };
+            for time_ns in 0..50 {
+                let kind = Kind::Sample(Box::new(sample.clone()));
+                collected.take(Record { time_ns, cpu: 1, kind });
+            }
+            let view = View::Cpus;
+            let sampled = Sampled { collected, view, source, hz: 100, seconds: 2.0 };
+            let mut profile = Profile::default();
+            let idle_s = BTreeMap::from([(0, 1.0), (1, 0.5)]);
+            Beside { system_s: 0.0, idle_s }.put_in(&mut profile, &sampled);
+            let parts = profile.threads.iter().map(|thread| thread.part);
+            parts.zip(profile.counts).collect::<Vec<_>>()
+        };
+        assert_eq!(of(Source::CpuClock), [(Part::Idle, 50), (Part::Others, 100)]);
+        assert_eq!(of(Source::Cycles), [(Part::Idle, 150), (Part::Others, 100)]);
     }
 
     #[test]

@@ -240,10 +240,18 @@ impl OffCpu {
 /// R8 = the state in which a thread leaves its CPU, 0 where it could have run on. Changes all but R6 and
 /// R7.
 pub(super) fn left_as(hook: &Hook<'_>, asm: &mut Asm) -> Result<(), Unknown> {
-    let sleeps = asm.label();
+    let (goes, sleeps) = (asm.label(), asm.label());
     let by_then = hook.names(LEFT_STATE.argument.0);
     hook.value(asm, Reg::R8, if by_then { &LEFT_STATE } else { &PREVIOUS_STATE })?;
     asm.alu(Alu::And, Reg::R8, STATES);
+    if by_then {
+        // Until about Linux 6.14 it is as the kernel read it before it saw that a signal has the thread run on,
+        // and set it so. Whoever else wakes it before it has left leaves WAKING there, or has it run on as well.
+        hook.value(asm, Reg::R9, &PREVIOUS_STATE)?;
+        asm.jump_if(Reg::R9, If::Different, 0, goes);
+        asm.mov(Reg::R8, 0);
+        asm.place(goes);
+    }
     if hook.tells(&PREEMPTED) {
         hook.value(asm, Reg::R9, &PREEMPTED)?;
         asm.alu(Alu::And, Reg::R9, 1);
@@ -338,7 +346,7 @@ mod tests {
         }
         let lost = tracing.tasks.lost().into_iter().find(|(what, _)| *what == Lost::Keys);
         let lost = lost.map_or(0, |(_, count)| count);
-        // Two for each but those whose waker came while it still was on its way.
-        assert!(lost >= slept + slept / 2, "{lost} lost of {slept} sleeps");
+        // Two for each, but one where the kernel does not tell who woke it, as it may once in a thousand.
+        assert!(lost + 1 >= 2 * slept, "{lost} lost of {slept} sleeps");
     }
 }

@@ -200,23 +200,24 @@ impl Tasks {
     }
 
     /// Asks for the names of threads that live, which they may have changed since they were started. To
-    /// be done while programs still tell who ends, and who begins another program.
-    pub(super) fn call_anew(&self) -> Result<(), Errno> {
+    /// be done while programs still tell who ends, and who begins another program. Where one cannot be had or
+    /// kept, the thread has the name that it had.
+    pub(super) fn call_anew(&self) {
         if !in_first_pid_namespace() {
-            return Ok(());
+            return;
         }
         let traced = |record: &[u8]| number(record, task::STATE as usize) == TRACED as u32;
         let who = |record: &[u8]| number(record, task::WHO as usize);
-        for (tid, record) in self.tasks.entries()?.iter().filter(|(_, record)| traced(record)) {
+        let tasks = self.tasks.entries().unwrap_or_default();
+        for (tid, record) in tasks.iter().filter(|(_, record)| traced(record)) {
             let name = text(&format!("/proc/{}/comm", number(tid, 0)));
             // It is of the thread and of the program that had it when it was asked for.
-            let now = self.tasks.get(tid)?.map(|record| who(&record));
+            let now = self.tasks.get(tid).ok().flatten().map(|record| who(&record));
             let person = self.person(who(record)).filter(|_| now == Some(who(record)));
             if let (Some(person), false) = (person, name.is_empty()) {
-                self.call(who(record), person.tgid, name.trim_end())?;
+                let _ = self.call(who(record), person.tgid, name.trim_end());
             }
         }
-        Ok(())
     }
 
     /// Whether a thread is traced, or will be from its exec on.

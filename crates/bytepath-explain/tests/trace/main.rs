@@ -98,7 +98,7 @@ fn who_writes_to_a_pipe_is_told_as_the_waker_of_who_reads_it() {
 
 #[test]
 fn who_is_woken_on_its_way_to_sleep_has_its_waker() {
-    const TURNS: u64 = 30_000;
+    const TURNS: u64 = 3_000;
     // Each on a CPU of its own, if there are two.
     let lines = format!(
         "import os\n\
@@ -128,7 +128,7 @@ fn who_is_woken_on_its_way_to_sleep_has_its_waker() {
         times(|row| row.state == "sleeping" && row.waker.is_none() && row.interrupt.is_none());
     assert!(slept >= TURNS / 2, "{rows:#?}");
     // Of a thousand and more, the kernel may not tell of one.
-    assert!(by_nobody <= slept / 10_000, "{by_nobody} of {slept} were ended by nobody: {rows:#?}");
+    assert!(by_nobody <= 1, "{by_nobody} of {slept} were ended by nobody: {rows:#?}");
 }
 
 #[test]
@@ -339,16 +339,19 @@ fn the_life_of_a_file_is_told_with_its_bytes() {
 fn the_largest_file_is_told_and_all_are_added_up_however_many_came_before() {
     const SMALL: u64 = 10_050;
     const LARGE_BYTES: u64 = 1 << 20;
+    // What is told of them has to be taken away in between.
     let lines = format!(
-        "import os\n\
+        "import os, time\n\
          for at in range({SMALL} + 1):\n\
          \x20   file = os.open('small' if at < {SMALL} else 'large', os.O_WRONLY | os.O_CREAT)\n\
          \x20   os.write(file, bytes(1 if at < {SMALL} else {LARGE_BYTES}))\n\
-         \x20   os.close(file)"
+         \x20   os.close(file)\n\
+         \x20   if at % 1000 == 0: time.sleep(0.05)"
     );
     let folder = tempfile::tempdir().expect("a folder");
     let Some(mut python) = python(&lines) else { return };
     let Some(traced) = of_command(Mode::FileLife, python.current_dir(&folder)) else { return };
+    assert!(traced.lost.is_empty(), "{:?}", traced.lost);
     let large = fs::canonicalize(folder.path().join("large")).expect("a path");
     let told = files(&traced).iter().find(|file| std::path::Path::new(&file.path) == large);
     assert!(told.is_some_and(|file| file.written_bytes == LARGE_BYTES), "{told:?}");

@@ -486,6 +486,24 @@ fn a_socket_that_makes_messages_of_its_bytes_gets_them_in_small_ones_and_datagra
 }
 
 #[test]
+fn a_stream_makes_no_messages_whatever_its_family() {
+    use rustix::net::{AddressFamily, SocketType, socket};
+    let file = File::open("/dev/zero").expect("a device");
+    let source = Endpoint::source(file.as_fd()).expect("a source");
+    let bytes_of = |family, kind| {
+        let socket = socket(family, kind, None).ok()?;
+        let sink = Endpoint::sink(socket.as_fd()).expect("a sink");
+        assert_eq!(sink.kind(), bytepath::Kind::OtherSocket);
+        Some(bytepath::routes::message_bytes(&source, &sink, 1 << 20))
+    };
+    assert_eq!(bytes_of(AddressFamily::INET, SocketType::DGRAM), Some(Some(8 << 10)));
+    match bytes_of(AddressFamily::from_raw(40), SocketType::STREAM) {
+        Some(bytes) => assert_eq!(bytes, None),
+        None => println!("skipped: this kernel has no AF_VSOCK"),
+    }
+}
+
+#[test]
 fn a_small_file_that_takes_whole_blocks_only_is_read_to_its_end() {
     for bytes in [1, 4095, 4096, 5000, 100_001] {
         let mut file = disk_file();

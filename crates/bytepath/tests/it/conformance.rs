@@ -504,6 +504,31 @@ fn a_stream_makes_no_messages_whatever_its_family() {
 }
 
 #[test]
+fn packets_of_a_pipe_stay_packets_where_each_write_makes_a_message() {
+    use std::net::UdpSocket;
+    let flags = rustix::pipe::PipeFlags::DIRECT | rustix::pipe::PipeFlags::CLOEXEC;
+    let (reader, writer) = rustix::pipe::pipe_with(flags).expect("a pipe");
+    let receiver = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let sender = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    sender.connect(receiver.local_addr().expect("bound")).expect("connected");
+    let packets = [contents(100), contents(4096), contents(5)];
+    for packet in packets {
+        assert_eq!(rustix::io::write(&writer, packet), Ok(packet.len()));
+    }
+    drop(writer);
+    let source = Endpoint::source(reader.as_fd()).expect("a source");
+    let sink = Endpoint::sink(sender.as_fd()).expect("a sink");
+    let job = Job::new(&source, &sink).allow_aliasing();
+    let plan = Plan::best(&job, Knobs::default()).expect("a plan");
+    assert_eq!(Transfer::new(&job, &plan).run().expect("moved").bytes, 4201);
+    for packet in packets {
+        let mut arrived = [0; 65_536];
+        let count = receiver.recv(&mut arrived).expect("it comes");
+        same(&arrived[..count], packet);
+    }
+}
+
+#[test]
 fn a_small_file_that_takes_whole_blocks_only_is_read_to_its_end() {
     for bytes in [1, 4095, 4096, 5000, 100_001] {
         let mut file = disk_file();

@@ -680,7 +680,9 @@ fn messages(words: &[&str], source: impl Into<Stdio>, bytes: usize) -> Vec<Vec<u
     drop(command);
     let (mut got, mut left, mut room) = (Vec::new(), bytes, vec![0; 1 << 16]);
     while left > 0 {
-        let count = far.recv(&mut room).expect("it comes");
+        // A socket with a timeout is not waited for again after a signal.
+        let received = rustix::io::retry_on_intr(|| rustix::io::read(&far, &mut room));
+        let count = received.expect("it comes");
         got.push(room[..count].to_vec());
         left = left.saturating_sub(count);
     }

@@ -163,6 +163,8 @@ pub struct Endpoint<'fd> {
     /// Bytes of storage that its inode claims.
     stored_bytes: u64,
     append: bool,
+    /// See [`Endpoint::makes_messages`].
+    messages: bool,
     /// See [`Endpoint::may_offload`].
     may_offload: bool,
     /// Whether it was opened with O_DIRECT.
@@ -237,7 +239,7 @@ enum Way {
 
 impl<'fd> Endpoint<'fd> {
     /// A descriptor to read from. Costs two system calls, three for a device or large file,
-    /// four for a socket.
+    /// four or five for a socket.
     ///
     /// # Errors
     /// It is closed, a directory, or not open for reading.
@@ -245,7 +247,7 @@ impl<'fd> Endpoint<'fd> {
         Self::classify(Descriptor::Borrowed(fd), Way::Source, None)
     }
 
-    /// A descriptor to write to. Costs two system calls, three for a device, four for a socket.
+    /// A descriptor to write to. Costs two system calls, three for a device, four or five for a socket.
     ///
     /// # Errors
     /// It is closed, a directory, or not open for writing.
@@ -265,6 +267,7 @@ impl<'fd> Endpoint<'fd> {
             bytes: 0,
             stored_bytes: 0,
             append: false,
+            messages: false,
             may_offload: true,
             direct: false,
             device: 0,
@@ -291,6 +294,8 @@ impl<'fd> Endpoint<'fd> {
         end.bytes = u64::try_from(stat.st_size).unwrap_or(0);
         // Blocks of 512 bytes, whatever the file system's are: see stat(3type).
         end.stored_bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+        end.messages =
+            end.kind == Kind::OtherSocket && socket_type(end.as_fd()) != Ok(SocketType::STREAM);
         end.append = flags.contains(OFlags::APPEND);
         end.direct = flags.contains(OFlags::DIRECT);
         end.device = stat.st_dev;
@@ -408,8 +413,7 @@ impl<'fd> Endpoint<'fd> {
 
     /// Whether it is a socket that makes a message of each write.
     pub(crate) fn makes_messages(&self) -> bool {
-        let is_stream = || socket_type(self) == Ok(SocketType::STREAM);
-        self.kind == Kind::OtherSocket && !is_stream()
+        self.messages
     }
 
     /// Whether it was opened with O_DIRECT: it is read and written in whole blocks, past the page cache.

@@ -8,17 +8,20 @@ use crate::knobs::Cpu;
 use crate::meter::Meter;
 use crate::placement::pin_this_thread;
 use crate::plan::{self, Basis, Choice, Plan, PlanError};
-use crate::routes::{Allowed, Job, Rank, Span};
+use crate::routes::{Allowed, Job, Rank, Route, Span};
 use crate::wait::Cancel;
 
 /// A job about to be carried out by a plan.
-#[derive(Debug)]
 pub struct Transfer<'a> {
     job: Job<'a>,
     plan: &'a Plan,
     meter: Option<&'a Meter>,
     cancel: Option<&'a Cancel>,
+    wakes: Option<Wakes<'a>>,
 }
+
+/// Whether a route is woken by the cancel.
+type Wakes<'a> = &'a dyn Fn(&dyn Route) -> bool;
 
 /// What a transfer did.
 #[derive(Debug, Clone, Default)]
@@ -106,10 +109,16 @@ impl fmt::Debug for TransferError {
     }
 }
 
+impl fmt::Debug for Transfer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transfer").field("job", &self.job).finish_non_exhaustive()
+    }
+}
+
 impl<'a> Transfer<'a> {
     /// The job, by the plan: one that was made for it, or for a job that differs in its limit alone.
     pub fn new(job: &Job<'a>, plan: &'a Plan) -> Self {
-        Transfer { job: *job, plan, meter: None, cancel: None }
+        Transfer { job: *job, plan, meter: None, cancel: None, wakes: None }
     }
 
     /// Counts on this meter, from where it stands.
@@ -123,6 +132,13 @@ impl<'a> Transfer<'a> {
     #[must_use]
     pub fn cancel(self, cancel: &'a Cancel) -> Self {
         Transfer { cancel: Some(cancel), ..self }
+    }
+
+    /// Asks of each route as it begins whether the [`Cancel`] is to wake it, which costs it a call each
+    /// time it waits. The others go on until they have moved all.
+    #[must_use]
+    pub fn wakes(self, wakes: &'a dyn Fn(&dyn Route) -> bool) -> Self {
+        Transfer { wakes: Some(wakes), ..self }
     }
 
     /// Moves the bytes, blocking until the source ends or the limit is reached.
@@ -204,7 +220,7 @@ impl<'a> Transfer<'a> {
             preallocation: self.job.preallocation,
             knobs: &choice.knobs,
             meter,
-            cancel: self.cancel,
+            cancel: self.cancel.filter(|_| self.wakes.is_none_or(|wakes| wakes(choice.route))),
         })
     }
 
@@ -288,6 +304,34 @@ mod tests {
         let mut got = String::new();
         std::fs::File::from(reader).read_to_string(&mut got).expect("read");
         assert_eq!((got.as_str(), moved.bytes, meter.bytes()), ("some bytes", 10, 10));
+    }
+
+    #[test]
+    fn each_route_is_asked_as_it_begins_whether_a_cancel_wakes_it() {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        // It takes nothing by splice(2).
+        let sink = Endpoint::open_sink("/dev/full").expect("a sink");
+        let job = Job::new(&source, &sink);
+        let plan = Plan::best(&job, Knobs::default()).expect("a plan");
+        assert_eq!(plan.routes()[0].route.name(), "splice");
+        let cancel = Cancel::new().expect("a cancel");
+        cancel.cancel();
+        let asked = std::cell::RefCell::new(Vec::new());
+        let wakes = |route: &dyn Route| {
+            asked.borrow_mut().push(route.name());
+            route.holds_bytes(&job)
+        };
+        let stopped = Transfer::new(&job, &plan).cancel(&cancel).wakes(&wakes).run();
+        drop(writer);
+        assert_eq!(asked.borrow().first(), Some(&"splice"));
+        match stopped {
+            Err(TransferError::Cancelled { route, declined, .. }) => {
+                assert_eq!(declined[0].route, "splice");
+                assert_eq!(asked.borrow().last(), Some(&route));
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -210,11 +210,21 @@ impl Copier<'_> {
         let end = level.way.end();
         let (source, open) = (level.source.open, level.sink.open);
         self.reopen_above(source.as_deref(), open.as_deref());
-        let lost = if source.is_none() { &pair.source } else { &pair.sink };
-        let (Some(source), Some(open)) = (source, open) else {
+        let lost = |place: &Place| {
+            let what = format!("cannot access {}", q(&place.shown));
+            Err(self.shared.voice.failed(what, Errno::STALE))
+        };
+        let Some(open) = open else {
             self.stand_at(end);
-            let what = format!("cannot access {}", q(&lost.shown));
-            return Err(self.shared.voice.failed(what, Errno::STALE));
+            return lost(if source.is_none() { &pair.source } else { &pair.sink });
+        };
+        let (source, copied) = match source {
+            Some(source) => (source, copied),
+            // What is known of it is set all the same; lists and extended attributes stay as the copy has them.
+            None => {
+                self.stand_at(end.clone());
+                (open.clone(), lost(&pair.source).and(copied))
+            }
         };
         if self.has_put_off() && self.puts_off() {
             let sink = Sink { backup: None, ..*sink };

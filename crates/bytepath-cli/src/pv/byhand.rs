@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytepath::Kind;
 use bytepath::pages::AlignedBuffer;
-use bytepath::routes::{DATAGRAM_BYTES_MAX, MESSAGE_BYTES};
+use bytepath::routes::message_bytes;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -197,7 +197,7 @@ impl<'a> Hand<'a> {
         pace: &mut Pace,
     ) -> Result<(), Ended> {
         let mut rest = chunk;
-        let message_bytes = message_bytes(source, sink, chunk.len());
+        let message_bytes = message_bytes(&source.endpoint, &sink.endpoint, chunk.len());
         while !rest.is_empty() {
             self.tally.holds(rest.len(), self.memory_bytes());
             let now = allowed(pace, self.live);
@@ -335,18 +335,6 @@ pub(super) fn whole_bytes(source: Kind) -> usize {
     }
 }
 
-/// What is given at most to a sink that makes a message of each write: a record as a whole, and of other bytes
-/// as much as by a plan.
-fn message_bytes(source: &Source<'_>, sink: &Sink<'_>, read: usize) -> Option<usize> {
-    let is_record = match source.endpoint.kind() {
-        Kind::OtherSocket => true,
-        Kind::CharDevice | Kind::Anonymous => read <= DATAGRAM_BYTES_MAX,
-        _ => false,
-    };
-    let most = if is_record { read } else { MESSAGE_BYTES };
-    (sink.endpoint.kind() == Kind::OtherSocket).then_some(most)
-}
-
 /// Waits until something may be moved, and says how much.
 pub(crate) fn allowed(pace: &mut Pace, live: &Live) -> u64 {
     loop {
@@ -366,7 +354,7 @@ pub(crate) fn write_all(
     mut bytes: &[u8],
     tally: &Tally,
 ) -> Result<(), Ended> {
-    let message_bytes = message_bytes(source, sink, bytes.len());
+    let message_bytes = message_bytes(&source.endpoint, &sink.endpoint, bytes.len());
     while !bytes.is_empty() {
         let count = write_some(sink, bytes, message_bytes)?;
         tally.wrote(count, 0);

@@ -20,6 +20,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios};
 
 use super::screen::{self, Screen};
 use super::signals::ends;
+use crate::live::note;
 use crate::stat::{self, Stat};
 
 /// How long a terminal has to say where its cursor stands; one over a slow line takes a while.
@@ -93,6 +94,8 @@ impl Row {
                 .map(|(line, row)| format!("\x1b[{row};1H{line}\r"))
                 .collect();
             screen::write(format_args!("{text}"));
+            // The cursor stands in a row of ours, where no message belongs.
+            note(true);
             false
         });
     }
@@ -101,6 +104,7 @@ impl Row {
     pub(crate) fn end(mut self, screen: &Screen) {
         let path = std::mem::take(&mut self.path);
         self.locked(|us, shared| {
+            note(false);
             shared.owners.retain(|owner| owner != us);
             if shared.owners.is_empty() {
                 let row = (shared.base + shared.rows).saturating_sub(1).clamp(1, screen.height());

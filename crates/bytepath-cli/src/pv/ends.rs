@@ -93,12 +93,21 @@ pub(crate) struct Sink<'fd> {
 }
 
 impl Sink<'_> {
-    /// Standard output.
-    pub(crate) fn stdout(live: &Live) -> Result<Sink<'static>, Status> {
+    /// Standard output. One that cannot be written, and is one of the inputs, is told of as such.
+    pub(crate) fn stdout(
+        inputs: &[impl AsRef<OsStr>],
+        live: &Live,
+    ) -> Result<Sink<'static>, Status> {
         let endpoint = match start::was_closed(1) {
             true => Err(EndpointError::Closed { fd: 1 }),
             false => Endpoint::sink(rustix::stdio::stdout()),
         };
+        if let Err(EndpointError::WrongWay { .. }) = endpoint
+            && let Some(input) = input_that_is(Path::new("/proc/self/fd/1"), inputs)
+        {
+            live.say(format_args!("{}: input is the output", printable(input)));
+            return Err(Status::SAME_FILE);
+        }
         opened("standard output".into(), endpoint, live)
     }
 

@@ -123,7 +123,7 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
     let sink = match &transfer.output {
         _ if transfer.discard => Sink::nowhere(live),
         Some(path) => Sink::file(path, &inputs, live),
-        None => Sink::stdout(live),
+        None => Sink::stdout(&inputs, live),
     };
     let sink = match sink {
         Ok(sink) => sink,

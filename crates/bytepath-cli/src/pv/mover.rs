@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd as _;
 use std::time::Instant;
 
+use bytepath::routes::Route;
 use bytepath::{Endpoint, Failed, Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
 use rustix::fs::Advice;
 use rustix::io::Errno;
@@ -300,14 +301,16 @@ impl Work<'_> {
             let in_all = in_all.max(most.saturating_add(whole_bytes)).min(left_bytes);
             let job = planning.stretch(&whole, most, in_all);
             let clock = Clock::now();
-            let mut transfer = Transfer::new(&job, planning.plan()).meter(&self.tally.meter);
-            // Waking it costs a call each time it waits, which is worth it where bytes would be lost.
-            let first = planning.plan().routes().first().map(|choice| choice.route);
-            let holds_bytes = first.is_some_and(|route| route.holds_bytes(&whole))
-                && sink.endpoint.kind() != Kind::Null;
             let moment = self.alone.and_then(Alone::moment);
-            let signal = self.live.cancel().filter(|_| holds_bytes);
-            self.tally.wakes(signal.is_some());
+            let signal = self.live.cancel();
+            // Waking it costs a call each time it waits, which is worth it where bytes would be lost.
+            let wakes = |route: &dyn Route| {
+                let holds_bytes = route.holds_bytes(&whole) && sink.endpoint.kind() != Kind::Null;
+                self.tally.wakes(holds_bytes && signal.is_some());
+                holds_bytes || moment.is_some()
+            };
+            let mut transfer =
+                Transfer::new(&job, planning.plan()).meter(&self.tally.meter).wakes(&wakes);
             if let Some(cancel) = moment.or(signal) {
                 transfer = transfer.cancel(cancel);
             }

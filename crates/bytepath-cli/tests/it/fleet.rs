@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::XattrFlags;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::calls::may_trace;
@@ -347,6 +348,41 @@ fn what_was_copied_of_a_range_before_it_failed_counts_and_is_not_copied_again() 
     assert_eq!(piece.ask(json!([end]))["files"], 1);
     let read = |name: &str| fs::read(folder.path().join(name)).expect("a file");
     assert!(read("from/large") == read("to/large"));
+}
+
+#[test]
+fn a_range_of_a_file_that_is_cut_before_it_is_not_taken_for_a_hole() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(prepared(folder.path()));
+    let options = ["-a", "--reflink=never"];
+    let mut piece = Piece::after("", folder.path(), "two", &options);
+    let file = fs::File::create(folder.path().join("from/large")).expect("made");
+    file.write_all_at(b"end", (8 << 20) - 3).expect("room");
+    let answer = piece.ask(json!([{ "do": "begin", "f": "large", "k": 1, "w": 1.0 }]));
+    let mut of = answer["begun"][0].clone();
+    (of["f"], of["cloned"], of["size"]) = (json!("large"), Value::Null, Value::Null);
+    // It is stopped behind the first look for data, of the whole file, and goes on once that is gone.
+    let calls = folder.path().join("calls");
+    let trace = format!(
+        "set -- -e trace=lseek -e inject=lseek:signal=STOP:when=1 \"$0\" \"$@\"\n\
+         set -- -f -D -o {} -P {}/from/large \"$@\"\nexec strace \"$@\"",
+        calls.display(),
+        folder.path().display()
+    );
+    let mut stopped = Piece::after(&trace, folder.path(), "three", &options);
+    let range = part(&of, "range", json!({ "a": 4 << 20, "z": 8 << 20, "w": 1.0 }));
+    stopped.request(json!({ "items": [range], "budget_ms": 10_000 }));
+    let said = || fs::read_to_string(&calls).unwrap_or_default();
+    until("it stops", || said().contains("stopped by SIGSTOP"));
+    file.set_len(100).expect("cut");
+    let pid = said().split(' ').next().and_then(|number| number.parse().ok());
+    let pid = Pid::from_raw(pid.expect("a number")).expect("a process");
+    kill_process(pid, Signal::CONT).expect("it is there");
+    let answer = stopped.answer();
+    assert_eq!(answer["again"], json!([{ "k": 1, "w": 1.0 }]), "{answer}");
 }
 
 #[test]

@@ -241,6 +241,21 @@ fn an_output_that_is_an_input_is_left_as_it_was() {
     let words = ["-q", "-M", "both", "-o", "a", "--", "cat"];
     run_in(folder.path(), &mut ours(&words), "a").refused(4, &["pv: -: input is the output a"]);
     assert_eq!(fs::read(folder.path().join("a")).expect("read"), before);
+    // Nor is it written where it is open to be read only.
+    for (line, code, said) in [
+        ("a 1<a", 4, "pv: a: input is the output"),
+        ("- <a 1<a", 4, "pv: -: input is the output"),
+        ("b 1<a", 2, "pv: standard output: "),
+    ] {
+        let in_shell = |pv: &str| {
+            let mut command = Command::new("sh");
+            run(command.args(["-c", &format!("exec {pv} -q {line}")]).current_dir(folder.path()))
+        };
+        in_shell(&format!("{BYTEPATH} pv")).refused(code, &[said]);
+        if code == 4 && installed("pv") {
+            assert_eq!(in_shell("pv").status.code(), Some(code), "{line}");
+        }
+    }
     // Appended to, an input is passed over and the others are moved; Debian's pv stops there.
     for mut command in [ours(&["-q", "a", "b"]), real(&["-q", "a", "b"])] {
         if command.get_program() == "pv" && !installed("pv") {
@@ -668,7 +683,9 @@ fn messages(words: &[&str], source: impl Into<Stdio>, bytes: usize) -> Vec<Vec<u
     drop(command);
     let (mut got, mut left, mut room) = (Vec::new(), bytes, vec![0; 1 << 16]);
     while left > 0 {
-        let count = far.recv(&mut room).expect("it comes");
+        // A socket with a timeout is not waited for again after a signal.
+        let received = rustix::io::retry_on_intr(|| rustix::io::read(&far, &mut room));
+        let count = received.expect("it comes");
         got.push(room[..count].to_vec());
         left = left.saturating_sub(count);
     }
@@ -691,7 +708,9 @@ fn what_makes_messages_gets_packets_as_they_came_and_of_other_bytes_small_ones()
         let got = messages(&some, fs::File::open("/dev/zero").expect("there"), 100_000);
         assert!(got.concat() == [0; 100_000] && got.iter().all(|it| it.len() <= 8192), "{words:?}");
     }
-    for words in [&["-L", "20K", "--route", "read-write"][..], &["-C", "-L", "20K"]] {
+    let ways =
+        [&[][..], &["-L", "20K"], &["-L", "20K", "--route", "read-write"], &["-C", "-L", "20K"]];
+    for words in ways {
         let [pipe, socket, _] = packets();
         for (reader, send) in [pipe, socket] {
             sent[..9000].chunks(3000).for_each(&send);

@@ -157,6 +157,22 @@ fn lines_are_drawn_below_a_message_and_not_over_it() {
 }
 
 #[test]
+fn a_message_leaves_the_row_that_is_drawn_at() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let environment = [("TMPDIR", folder.path().to_str().expect("plain"))];
+    let mut terminal = Terminal::new(60, 20);
+    let mut pv = terminal.start(&["-c", "-b", "-i", "0.1", "-", "/nonexistent"], &environment);
+    terminal.shows("\x1b[6n");
+    terminal.person.write_all(b"\x1b[5;1R").expect("answered");
+    pv.gives(b"1234567");
+    terminal.shows("7.00");
+    assert_eq!(pv.end(), Some(2));
+    let drawn = terminal.drawn().to_owned();
+    assert!(drawn.contains("\r\r\npv: /nonexistent: "), "{drawn:?}");
+    assert!(drawn.ends_with("\x1b[5;1H\r\n"), "{drawn:?}");
+}
+
+#[test]
 fn titles_of_any_length_are_set_and_wishes_are_still_taken() {
     let mut terminal = Terminal::new(200, 20);
     let long = "long ".repeat(50);

@@ -60,8 +60,10 @@ impl<'a> Lockstep<'a> {
     pub(super) fn new(job: &FanOut<'a>, meter: &'a Meter, on_loss: OnLoss<'a>) -> Self {
         let sinks: Vec<_> = job.sinks.iter().map(|end| Sink::new(end.as_ref())).collect();
         let itself = job.sinks.iter().flatten().any(|sink| sink.same_file(job.source));
+        // What a pipe has may be packets: a read takes one, where splice joins and cuts them.
+        let has_messages = job.sinks.iter().flatten().any(Endpoint::makes_messages);
         let splices = match job.source.kind() {
-            Kind::Pipe => !itself,
+            Kind::Pipe => !itself && !has_messages,
             Kind::File => !itself && job.files == Files::Spliced,
             _ => false,
         };

@@ -16,7 +16,7 @@ use super::taking::wait_for_source;
 use super::{
     About, AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Full, Lost, OnLoss, Readers, Waits,
 };
-use crate::endpoint::{Blocking, Endpoint, Kind};
+use crate::endpoint::{Blocking, Endpoint};
 use crate::meter::Meter;
 use crate::pages::AlignedBuffer;
 use crate::wait::Cancel;
@@ -306,7 +306,7 @@ impl<'a> Queued<'a> {
 
     /// Whether a sink makes a message of each piece.
     fn has_messages(&self) -> bool {
-        self.job.sinks.iter().flatten().any(|sink| sink.kind() == Kind::OtherSocket)
+        self.job.sinks.iter().flatten().any(Endpoint::makes_messages)
     }
 
     /// Whether a sink that counts has next to nothing to take until the slowest has taken more.

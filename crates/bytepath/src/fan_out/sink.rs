@@ -118,7 +118,7 @@ impl<'a> Sink<'a> {
     /// Writes all of it, however long it takes; until it is cancelled, which is told as ECANCELED.
     pub(super) fn write_all(&mut self, bytes: &[u8], cancels: Cancels<'_>) -> Result<(), Errno> {
         let end = self.end.ok_or(Errno::BADF)?;
-        let most = if end.kind() == Kind::OtherSocket { MESSAGE_BYTES } else { usize::MAX };
+        let most = if end.makes_messages() { MESSAGE_BYTES } else { usize::MAX };
         let mut rest = bytes;
         while !rest.is_empty() {
             if cancels.are_asked() {

@@ -73,11 +73,22 @@ pub(crate) const FILE_WRITE_BYTES: usize = 128 << 10;
 
 /// What is written at once to a socket that makes a message of it, at most: as much as GNU tee does.
 /// UDP refuses more than [`DATAGRAM_BYTES_MAX`].
-pub const MESSAGE_BYTES: usize = 8 << 10;
+pub(crate) const MESSAGE_BYTES: usize = 8 << 10;
 
 /// The longest message of UDP, in bytes. What is longer is no record but what a device such as /dev/urandom
 /// gives at once.
-pub const DATAGRAM_BYTES_MAX: usize = 65_507;
+const DATAGRAM_BYTES_MAX: usize = 65_507;
+
+/// What is given to a sink at once that makes a message of each write, at most, of so many bytes that one read
+/// of the source gave: a record as a whole, and 8 KiB of others. `None` for other sinks.
+pub fn message_bytes(source: &Endpoint<'_>, sink: &Endpoint<'_>, read: usize) -> Option<usize> {
+    let is_record = || match source.kind() {
+        Kind::OtherSocket => source.makes_messages(),
+        Kind::CharDevice | Kind::Anonymous => read <= DATAGRAM_BYTES_MAX,
+        _ => false,
+    };
+    sink.makes_messages().then(|| if is_record() { read } else { MESSAGE_BYTES })
+}
 
 /// The route of this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Route> {

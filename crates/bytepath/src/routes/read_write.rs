@@ -7,7 +7,7 @@ use crate::error::{Failed, Refusal, Side, Stop};
 use crate::meter::Meter;
 use crate::outlets::whole;
 use crate::pages::{Memory, PageSize, page_bytes};
-use crate::routes::{Aliasing, DATAGRAM_BYTES_MAX, Job, MESSAGE_BYTES, Rank, Route, Span};
+use crate::routes::{Aliasing, Job, Rank, Route, Span, message_bytes};
 use crate::seal::Sealed;
 use crate::wait::{Ends, Waiter};
 use rustix::io::Errno;
@@ -223,12 +223,9 @@ pub(super) fn write_all(
     first: Option<Result<usize, Errno>>,
 ) -> Result<(), Stop> {
     let (mut rest, mut first) = (from, first);
-    let is_sent_whole = from.len() <= DATAGRAM_BYTES_MAX
-        || span.source.kind() == Kind::OtherSocket
-        || !span.sink.makes_messages();
-    let most = match is_sent_whole {
-        true => from.len(),
-        false => span.next_bytes(from.len() as u64, MESSAGE_BYTES),
+    let most = match message_bytes(span.source, span.sink, from.len()) {
+        Some(most) if most < from.len() => span.next_bytes(from.len() as u64, most),
+        _ => from.len(),
     };
     while !rest.is_empty() {
         match write(span, waiter, blocking, &rest[..rest.len().min(most)], first.take()) {

@@ -116,6 +116,10 @@ pub(super) fn suits(job: &Job<'_>) -> Result<Rank, Refusal> {
     let (source, sink) = (job.source.kind(), job.sink.kind());
     let shares = source == Kind::Pipe || source.is_cached() || source.is_socket();
     let keeps = sink.keeps_pages() || sink == Kind::Null;
+    // What a pipe has may be packets (pipe(2), O_DIRECT): a read takes one, where splice joins and cuts them.
+    if source == Kind::Pipe && job.sink.makes_messages() {
+        return Ok(Rank::Unproven);
+    }
     Ok(match (shares, keeps) {
         (true, true) => Rank::ByReference,
         // The kernel copies once, where read-write copies twice.

@@ -486,6 +486,49 @@ fn a_socket_that_makes_messages_of_its_bytes_gets_them_in_small_ones_and_datagra
 }
 
 #[test]
+fn a_stream_makes_no_messages_whatever_its_family() {
+    use rustix::net::{AddressFamily, SocketType, socket};
+    let file = File::open("/dev/zero").expect("a device");
+    let source = Endpoint::source(file.as_fd()).expect("a source");
+    let bytes_of = |family, kind| {
+        let socket = socket(family, kind, None).ok()?;
+        let sink = Endpoint::sink(socket.as_fd()).expect("a sink");
+        assert_eq!(sink.kind(), bytepath::Kind::OtherSocket);
+        Some(bytepath::routes::message_bytes(&source, &sink, 1 << 20))
+    };
+    assert_eq!(bytes_of(AddressFamily::INET, SocketType::DGRAM), Some(Some(8 << 10)));
+    match bytes_of(AddressFamily::from_raw(40), SocketType::STREAM) {
+        Some(bytes) => assert_eq!(bytes, None),
+        None => println!("skipped: this kernel has no AF_VSOCK"),
+    }
+}
+
+#[test]
+fn packets_of_a_pipe_stay_packets_where_each_write_makes_a_message() {
+    use std::net::UdpSocket;
+    let flags = rustix::pipe::PipeFlags::DIRECT | rustix::pipe::PipeFlags::CLOEXEC;
+    let (reader, writer) = rustix::pipe::pipe_with(flags).expect("a pipe");
+    let receiver = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let sender = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    sender.connect(receiver.local_addr().expect("bound")).expect("connected");
+    let packets = [contents(100), contents(4096), contents(5)];
+    for packet in packets {
+        assert_eq!(rustix::io::write(&writer, packet), Ok(packet.len()));
+    }
+    drop(writer);
+    let source = Endpoint::source(reader.as_fd()).expect("a source");
+    let sink = Endpoint::sink(sender.as_fd()).expect("a sink");
+    let job = Job::new(&source, &sink).allow_aliasing();
+    let plan = Plan::best(&job, Knobs::default()).expect("a plan");
+    assert_eq!(Transfer::new(&job, &plan).run().expect("moved").bytes, 4201);
+    for packet in packets {
+        let mut arrived = [0; 65_536];
+        let count = receiver.recv(&mut arrived).expect("it comes");
+        same(&arrived[..count], packet);
+    }
+}
+
+#[test]
 fn a_small_file_that_takes_whole_blocks_only_is_read_to_its_end() {
     for bytes in [1, 4095, 4096, 5000, 100_001] {
         let mut file = disk_file();

@@ -420,6 +420,29 @@ fn what_makes_messages_of_its_bytes_gets_them_in_small_ones() {
 }
 
 #[test]
+fn packets_of_a_pipe_stay_packets_where_a_sink_makes_messages() {
+    let flags = rustix::pipe::PipeFlags::DIRECT | rustix::pipe::PipeFlags::CLOEXEC;
+    let (reader, writer) = rustix::pipe::pipe_with(flags).expect("a pipe");
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    sender.connect(receiver.local_addr().expect("bound")).expect("connected");
+    let bytes = stream(4096);
+    for count in [100, 4096, 5] {
+        assert_eq!(rustix::io::write(&writer, &bytes[..count]), Ok(count));
+    }
+    drop(writer);
+    let source = Endpoint::source(reader.as_fd()).expect("a source");
+    let ends = [Endpoint::sink(sender.as_fd()).ok(), Endpoint::open_sink("/dev/null").ok()];
+    let done = FanOut::new(&source, &ends).run(&go_on);
+    assert_eq!((done.sinks[0].bytes, done.sinks[1].bytes), (4201, 4201));
+    for count in [100, 4096, 5] {
+        let mut message = [0; 65_536];
+        assert_eq!(receiver.recv(&mut message).expect("it comes"), count);
+        assert!(message[..count] == bytes[..count]);
+    }
+}
+
+#[test]
 fn readers_that_left_when_there_is_no_more_to_give_are_not_lost() {
     let empty = tempfile::tempfile().expect("a file");
     let sources = [pipe(65_536).0, empty.into()];

@@ -22,7 +22,9 @@ impl Data<'_> {
         while at < end {
             let data = match holes.data(at) {
                 Ok(Some(data)) if data < end => data,
-                Ok(_) => break,
+                Ok(Some(_)) => break,
+                // Nothing but a hole up to the end, if it was not cut before that.
+                Ok(None) => return whole(self.source_end()? >= end),
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => return self.copy_between(at, end),
                 Err(errno) => return Err(Fault::Seeking(errno)),
             };

@@ -26,6 +26,24 @@ fn update_takes_the_words_of_later_versions() {
     assert_eq!(done.stdout, "one\n");
 }
 
+/// As `-n` does, which every version of the classic has.
+#[test]
+fn links_replace_nothing_where_nothing_is_to_be_replaced() {
+    let linked = |words: &str| {
+        let done = in_folder(&format!(
+            "{words} a c; echo $?; cat c; {words} a new; echo $?; stat -c '%F %h' c new"
+        ));
+        (done.stdout, done.stderr.replace("'c'", "c"))
+    };
+    for make in ["-l", "-s", "-lf", "-sf"] {
+        let left = linked(&format!("cp {make} -n"));
+        assert_eq!(linked(&format!("$bytepath cp {make} --update=none")), left, "{make}");
+        let told = left.0.replacen('0', "1", 1);
+        let failed = linked(&format!("$bytepath cp {make} --update=none-fail"));
+        assert_eq!(failed, (told, "cp: not replacing c\n".into()), "{make}");
+    }
+}
+
 #[test]
 fn attributes_only_leaves_the_bytes_of_what_is_there_also_where_files_appear_whole() {
     let done = in_folder(

@@ -580,7 +580,12 @@ fn every_run_reads_all_of_the_input_and_what_gives_its_bytes_once_is_refused() {
     };
     // Its name means another file to the process that measures.
     let text = || fs::File::open(path("text")).expect("it is there");
-    for (input, stdin) in [("text", Stdio::null()), ("/dev/stdin", text().into())] {
+    // Some have no name at all.
+    let mut unnamed = tempfile::tempfile().expect("a file");
+    std::io::copy(&mut text(), &mut unnamed).expect("it is written");
+    for (input, stdin) in
+        [("text", Stdio::null()), ("/dev/stdin", text().into()), ("/dev/stdin", unnamed.into())]
+    {
         read(input, stdin).well();
         let all = fs::read_to_string(path("read")).expect("they wrote");
         fs::remove_file(path("read")).expect("it is there");

@@ -95,21 +95,18 @@ pub(crate) struct Filled {
 impl Filled {
     /// Waits for its turn, maybe as long as another test of the machine takes: before a test is bounded in time.
     pub(crate) fn new() -> Option<Filled> {
-        let Some(pool) = Pool::turn() else {
-            eprintln!("skipped: this kernel has no pool of 2 MiB pages");
-            return None;
-        };
+        Filled::made().inspect_err(|why| eprintln!("skipped: {why}")).ok()
+    }
+
+    fn made() -> Result<Filled, String> {
+        let pool = Pool::turn().ok_or("this kernel has no pool of 2 MiB pages")?;
         let before = pool.pages();
         let filled = Filled { pool };
-        if let Err(error) = filled.pool.fill() {
-            eprintln!("skipped: the pool cannot be filled: {error}");
-            return None;
-        }
+        filled.pool.fill().map_err(|error| format!("the pool cannot be filled: {error}"))?;
         if filled.pool.pages() < before + PAGES {
-            eprintln!("skipped: memory is too fragmented for {PAGES} pages of 2 MiB");
-            return None;
+            return Err(format!("memory is too fragmented for {PAGES} pages of 2 MiB"));
         }
-        Some(filled)
+        Ok(filled)
     }
 }
 
@@ -133,12 +130,13 @@ fn what_a_killed_test_left_in_the_pool_is_taken_out_by_the_next() {
     let killed = crate::this_test(KILLED).env(CHILD, "1").output().expect("it runs");
     assert!(!killed.status.success());
     // Where an ordinary user is the next, whose tests are skipped, it is left to root.
-    let skipped = std::thread::spawn(|| {
+    let refused = std::thread::spawn(|| {
         let nobody = rustix::process::Uid::from_raw(65_534);
         rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may");
-        Filled::new().is_none()
+        Filled::made().map(drop)
     });
-    assert!(skipped.join().expect("no panic"));
+    let why = refused.join().expect("no panic").expect_err("only root may");
+    assert!(why.contains("cannot be filled"), "{why}");
     assert_eq!(Pool::turn().expect("it is there").pages(), before);
     assert!(!Path::new(NOTE).exists());
 }

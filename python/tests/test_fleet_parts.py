@@ -1320,7 +1320,7 @@ def test_workers_that_can_do_the_work_are_waited_for_as_long_as_is_said(monkeypa
     members = Members()
     members._looked = float("inf")
     for name in refused:
-        members.refuse(name, f"{name} takes no part", worked=False)
+        members.refuse(name, f"{name} takes no part")
     options = SimpleNamespace(progress=None, patience_s=0.01)
     journal = SimpleNamespace(so_far=lambda: "so far")
     waiting = Waits(options, journal, ground.Ground("source", "copy", "id"), members, None)
@@ -1597,7 +1597,7 @@ def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_k
     monkeypatch.setattr(distributed, "get_worker", lambda: SimpleNamespace(address="tcp://a"))
     unseen = f"it cannot read {source} ({source} does not exist)"
     refused = {"refused": unseen, "worker": "tcp://a"}
-    assert json.loads(worker.piece(setup, b"")) == {**refused, "worked": False}
+    assert json.loads(worker.piece(setup, b"")) == refused
     with pytest.raises(FileNotFoundError):
         worker.trust("id", str(source))
     source.mkdir()
@@ -1607,7 +1607,7 @@ def test_a_worker_whose_source_looks_different_by_now_gets_no_work_until_it_is_k
     assert worker._unfit(setup) is None and looks == [None]
     # It is looked at anew where it is another one by now, as where something else is mounted there.
     source.rename(tmp_path / "aside")
-    assert json.loads(worker.piece(setup, b"")) == {**refused, "worked": True}
+    assert json.loads(worker.piece(setup, b"")) == refused
     source.mkdir()
     looks[:] = [LOOK | {"inode": 3}, LOOK | {"times": (6, 6)}, LOOK]
     assert worker._unfit(setup) == f"its {source} is not the directory that the others see"
@@ -1661,7 +1661,7 @@ def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_mom
 
     async def judged():
         for _ in range(2):
-            pieces._doubted(SimpleNamespace(run=run), {"worker": "b", "worked": False})
+            pieces._doubted(SimpleNamespace(run=run), {"worker": "b"})
         assert members.doubted == {"b"} and members.fit() == others
         await pieces.judging["b"]
         assert not members.doubted and not pieces.judging
@@ -1675,25 +1675,77 @@ def test_a_worker_in_doubt_is_let_in_where_it_sees_what_another_sees_at_that_mom
     asyncio.run(judged())
     assert (let_in, members.refused) == (["b"] if is_other is False else [], {"b"} if is_other else set())
     assert not is_other or "b takes no part: source is not the same directory on a and on b" in members.told[0]
-    assert ("b" in members.seen) == (not is_other)
+    assert ("b" in members.seen()) == (not is_other)
 
 
 def test_a_machine_takes_part_whose_workers_did_something_or_are_not_refused():
+    class Landed(asyncio.Future):
+        def release(self):
+            pass
+
+    def submit(body, *_, **__):
+        landed = Landed()
+        landed.set_result(body)
+        return landed
+
+    def answers(worker, **more):
+        body = json.dumps({"worker": worker, **more}).encode()
+        pieces.piece = lambda *_: (body,)
+        answer = asyncio.run(one())
+        if "refused" in answer:
+            pieces._refused(answer)
+
+    async def one():
+        return await pieces._one(SimpleNamespace(submit=submit), ("", 1), {"budget_ms": 1}, None)
+
     members = Members()
-    members.seen = {"earlier": "earlier"}
-    names = ["earlier", "idle", "worked", "died"]
+    members.earlier = {"earlier": "earlier"}
+    names = ["earlier", "idle", "worked", "late", "ended", "there"]
     members.machines = [machines.Machine(name, name, {}, [f"{name}-1", f"{name}-2"]) for name in names]
     members._note()
-    pieces = Pieces(SimpleNamespace(progress=None), None, None, members, None)
-    for name in names[:3]:
-        pieces._refused({"worker": f"{name}-1", "refused": "it is unfit", "worked": name == "worked"})
-        assert list(members.seen) == names
-    for name in names[:3]:
-        pieces._refused({"worker": f"{name}-2", "refused": "it is unfit", "worked": False})
-    assert list(members.seen) == ["earlier", "worked", "died"]
+    options = SimpleNamespace(progress=None, words=[], per_machine=None, late_s=1.0)
+    pieces = Pieces(options, None, ground.Ground("source", "copy", "id"), members, None)
+    answers("worked-1", failed=[])
+    answers("ended-1", died="its engine ended")
+    for name in names[:5]:
+        answers(f"{name}-1", refused="it is unfit")
+        assert list(members.seen()) == names
+    for name in names[:5]:
+        answers(f"{name}-2", refused="it is unfit")
+    took_part = ["earlier", "worked", "ended", "there"]
+    assert list(members.seen()) == took_part
     # They are there still when the scheduler is back.
     members._note()
-    assert list(members.seen) == ["earlier", "worked", "died"]
+    assert list(members.seen()) == took_part
+    # What it was at when it was refused more is done.
+    answers("late-1", failed=[])
+    assert "late" in members.seen()
+
+
+def test_the_machines_that_take_part_are_those_of_the_last_scheduler_and_of_earlier_runs(tmp_path, monkeypatch):
+    @contextlib.asynccontextmanager
+    async def connected(_):
+        yield None
+
+    async def probe(_):
+        return [machines.Machine(name, name, {}, [name]) for name in there.pop(0)]
+
+    async def by(self, _):
+        if there:
+            raise Lost("the scheduler is gone")
+
+    monkeypatch.setattr(run, "connected", connected)
+    monkeypatch.setattr(run, "BACK_S", 0.0)
+    monkeypatch.setattr("bytepath.fleet.copy.members.probe", probe)
+    monkeypatch.setattr(run.Run, "_by", by)
+    there = [["a", "b", "c"], ["a", "d"]]
+    journal = Journal(tmp_path / "journal", ["a", "b"])
+    journal.set_seen({"earlier": "earlier"})
+    options = Options("/a", "/b", "tcp://a", [], None, None, None, False, False, 60.0, 60.0)
+    copying = run.Run(options, journal)
+    assert asyncio.run(copying.copy()).machines == 3
+    assert list(copying.members.seen()) == ["earlier", "a", "d"]
+    journal.close()
 
 
 def test_a_directory_looks_like_no_other_and_like_itself_while_nobody_changes_it(tmp_path):

@@ -70,11 +70,15 @@ const SHORT: f64 = 0.005;
 
 impl Work for CmdWork {
     fn sample(&self, _: &Timing) -> Result<Outcome, String> {
+        // What was begun now would be cut off.
+        if interrupt::wished() {
+            return Err("interrupted".to_owned());
+        }
         self.step("before", self.prepare.as_deref(), Steps::done)?;
         let run = self.run();
         // What a run leaves that failed, or was interrupted, would be in the way of the next one, too.
-        let done = if interrupt::wished() { Steps::done_at_the_end } else { Steps::done };
-        let clocked = match (run, self.step("after", self.conclude.as_deref(), done)) {
+        let concluded = self.step("after", self.conclude.as_deref(), Steps::done_at_the_end);
+        let clocked = match (run, concluded) {
             (Err(failed), Err(too)) => Err(format!("{failed}; and {too}")),
             (run, concluded) => run.and_then(|clocked| concluded.map(|()| clocked)),
         }?;
@@ -170,7 +174,7 @@ impl Steps {
         self.done_by(text, |asked, errors| asked.clocked(errors))
     }
 
-    /// The same, though the run is to end; a second wish ends it.
+    /// The same, though the run is to end, or comes to be meanwhile; a second wish ends it.
     ///
     /// # Errors
     /// As those of [`Steps::done`], or that it was ended.

@@ -26,7 +26,7 @@ from bytepath._errors import ProgramError
 
 from . import files, storage
 
-PROTOCOL = 15
+PROTOCOL = 16
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02
@@ -144,24 +144,28 @@ _lock = threading.Lock()
 
 
 def piece(setup: dict[str, Any], request: bytes) -> bytes:
-    """Does a piece of a copying; its answer. Engines that wait are kept for the next piece."""
+    """Does a piece of a copying; its answer, and whose that is."""
+    from distributed import get_worker
+
+    return json.dumps({**_answer(setup, request), "worker": get_worker().address}).encode()
+
+
+def _answer(setup: dict[str, Any], request: bytes) -> dict[str, Any]:
+    """The answer. Engines that wait are kept for the next piece."""
     why = _unfit(setup)
     if why:
-        from distributed import get_worker
-
-        answer = {"doubted" if why == DOUBT else "refused": why, "worker": get_worker().address}
-        return json.dumps({**answer, "worked": any(id == setup["id"] for id, _ in list(_fit))}).encode()
+        return {"doubted" if why == DOUBT else "refused": why}
     with contextlib.ExitStack() as stack:
         if setup.get("per_machine"):
             stack.enter_context(_slot(setup["id"], setup["per_machine"], setup["late_s"]))
         # Nothing in the destination tells whoever woke late that it is over, as the mark does later.
         unwanted = _unwanted() if setup["word"] is None else None
         if unwanted:
-            return json.dumps({"died": unwanted}).encode()
+            return {"died": unwanted}
         with _lock:
             if setup["session"] in _over:
                 # Nobody waits for it any more, and nobody would end what it begins.
-                return json.dumps({"died": OVER}).encode()
+                return {"died": OVER}
             # Those of a copying that is over end here; there is one at a time.
             own = setup["id"], setup["umask"], _fit.get((setup["id"], setup["word"]), "")
             for other in [key for key in _idle if key != own]:
@@ -179,23 +183,14 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
         except BaseException as error:
             engine.close()
             if isinstance(error, EngineDied):
-                return json.dumps({"died": str(error)}).encode()
+                return {"died": str(error)}
             raise
         with _lock:
             if own in _idle:
                 _idle[own].append(engine)
             else:
                 engine.close()
-        return _with_name(answer)
-
-
-def _with_name(answer: bytes) -> bytes:
-    """What failed is told with who it failed at: what others can do may be refused here."""
-    if b'"failed":[]' in answer and b'"stop":' not in answer:
-        return answer
-    from distributed import get_worker
-
-    return json.dumps({**json.loads(answer), "worker": get_worker().address}).encode()
+        return dict(json.loads(answer))
 
 
 def _unwanted() -> str | None:

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, IntoRawFd as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
@@ -45,9 +45,11 @@ impl Input {
                 path.display()
             )));
         }
-        let file = std::fs::canonicalize(path).with_context(failed)?;
-        File::open(&file).with_context(failed)?;
-        Ok(Some(file))
+        let open = File::open(path).with_context(failed)?;
+        let named = std::fs::canonicalize(path).ok().filter(|file| File::open(file).is_ok());
+        // One without a name, as a shell makes for <<<, stays open here until all runs are over.
+        let held = || format!("/proc/{}/fd/{}", std::process::id(), open.into_raw_fd()).into();
+        Ok(Some(named.unwrap_or_else(held)))
     }
 
     /// A note, where this process's own standard input looks as if each run were to read it: that could

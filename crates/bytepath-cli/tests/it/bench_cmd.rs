@@ -388,6 +388,15 @@ fn what_is_to_be_done_after_each_run_is_done_after_one_that_is_interrupted() {
     let words = [&words[..], &["--conclude", conclude]].concat();
     takes_along(&words, folder.path(), Signal::TERM);
     assert_eq!(fs::read_to_string(folder.path().join("log")).expect("it was done"), "after\n");
+    // It is finished where the signal comes during it, too, and nothing is begun after it.
+    fs::remove_file(folder.path().join("left")).expect("it is there");
+    let conclude = "echo $$ > left; sleep 2; echo concluded >> log";
+    let words = ["bench", "cmd", "--no-store", "--warmup", "3", "true", "--conclude", conclude];
+    let words = [&words[..], &["--prepare", "echo prepared >> log"]].concat();
+    fs::remove_file(folder.path().join("log")).expect("it is there");
+    takes_along(&words, folder.path(), Signal::TERM);
+    let log = fs::read_to_string(folder.path().join("log")).expect("it was done");
+    assert_eq!(log, "prepared\nconcluded\n");
 }
 
 /// The process that has written its number there.
@@ -468,8 +477,8 @@ fn a_step_ends_with_all_that_it_started() {
     ];
     for [experiment, step] in steps {
         for signal in [Signal::KILL, Signal::TERM] {
-            // That one is done whatever comes.
-            if (step, signal) == ("--cleanup", Signal::TERM) {
+            // Those are done whatever comes.
+            if ["--conclude", "--cleanup"].contains(&step) && signal == Signal::TERM {
                 continue;
             }
             let folder = folder();
@@ -580,7 +589,12 @@ fn every_run_reads_all_of_the_input_and_what_gives_its_bytes_once_is_refused() {
     };
     // Its name means another file to the process that measures.
     let text = || fs::File::open(path("text")).expect("it is there");
-    for (input, stdin) in [("text", Stdio::null()), ("/dev/stdin", text().into())] {
+    // Some have no name at all.
+    let mut unnamed = tempfile::tempfile().expect("a file");
+    std::io::copy(&mut text(), &mut unnamed).expect("it is written");
+    for (input, stdin) in
+        [("text", Stdio::null()), ("/dev/stdin", text().into()), ("/dev/stdin", unnamed.into())]
+    {
         read(input, stdin).well();
         let all = fs::read_to_string(path("read")).expect("they wrote");
         fs::remove_file(path("read")).expect("it is there");

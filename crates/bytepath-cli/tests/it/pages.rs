@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
 use crate::program::{
-    BYTEPATH, as_nobody, as_published, bytepath, installed, root, run, run_for_nobody, shell,
+    BYTEPATH, as_published, bytepath, installed, root, root_as_nobody, run, run_for_nobody, shell,
     spawned, until,
 };
 
@@ -172,7 +172,7 @@ fn what_cannot_be_looked_at_says_why() {
     if root() && std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
         run(&mut bytepath(&["pages", "2"])).refused(1, &["a thread of the kernel's"]);
     }
-    let Some(nobody) = as_nobody().filter(|words| !words.is_empty()) else { return };
+    let Some(nobody) = root_as_nobody() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let copy = folder.path().join("program");
     std::fs::copy(BYTEPATH, &copy).expect("a copy");
@@ -189,14 +189,15 @@ fn what_cannot_be_looked_at_says_why() {
 
 #[test]
 fn what_may_not_be_looked_at_is_not_taken_for_gone() {
-    let Some(nobody) = as_nobody().filter(|words| !words.is_empty()) else { return };
+    let Some(nobody) = root_as_nobody() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path().display();
     let begin = format!(
-        "cd {at}; chmod 755 .; cp {BYTEPATH} bytepath; cp $(command -v sleep) closed; chmod 711 closed"
+        "cd {at}; chmod 755 .; cp {BYTEPATH} bytepath; mkdir -p shut; cp $(command -v sleep) shut; \
+         chmod 711 shut/sleep"
     );
     // Who may not read a program may not look at it either.
-    let done = shell(&format!("{begin}; {nobody}./bytepath pages -- ./closed 0.5"));
+    let done = shell(&format!("{begin}; {nobody}./bytepath pages -- shut/sleep 0.5"));
     let refused = "cannot look at process ";
     assert!(done.status.success() && done.stderr.contains(refused), "{done:?}");
     assert!(
@@ -205,8 +206,9 @@ fn what_may_not_be_looked_at_is_not_taken_for_gone() {
     );
     // Its shell may be looked at, and the child of that may not.
     let line = format!(
-        "{begin}; {nobody}sh -c './closed 1 & until [ \"$(cat /proc/$!/comm)\" = closed ]; do :; done; \
-         ./bytepath pages $$ --children; echo $!; wait'"
+        "{begin}; {nobody}sh -c 'shut/sleep 100 & n=0; \
+         until [ \"$(cat /proc/$!/comm)\" = sleep ] || [ $((n += 1)) = 9999 ]; do :; done; \
+         ./bytepath pages $$ --children; echo $!; kill $!'"
     );
     let done = shell(&line);
     assert!(done.status.success(), "{done:?}");

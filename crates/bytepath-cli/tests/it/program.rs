@@ -360,6 +360,16 @@ pub(crate) fn has_prctl() -> bool {
     has
 }
 
+/// The words by which root becomes another, ordinary user; `None`, said aloud, where that cannot be had, as where the
+/// test is not root's.
+pub(crate) fn root_as_nobody() -> Option<&'static str> {
+    if !root() {
+        println!("skipped: becoming another user needs root");
+        return None;
+    }
+    as_nobody()
+}
+
 /// The words by which root becomes an ordinary user; nothing where the test already is one, and
 /// `None`, said aloud, where that cannot be had.
 pub(crate) fn as_nobody() -> Option<&'static str> {

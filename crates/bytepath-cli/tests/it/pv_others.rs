@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::program::{
-    BYTEPATH, Bounded, Done, as_nobody, catches, installed, root, run, shell, signal_of, spawned,
-    until,
+    BYTEPATH, Bounded, Done, as_nobody, catches, installed, root, root_as_nobody, run, shell,
+    signal_of, spawned, until,
 };
 use crate::pv::{lines, ours, pipe, real};
 
@@ -410,10 +410,7 @@ fn a_process_that_takes_no_wishes_is_not_harmed() {
 
 #[test]
 fn a_wish_for_another_users_pv_is_refused() {
-    let Some(nobody) = as_nobody().filter(|words| !words.is_empty()) else {
-        println!("skipped: becoming another user needs root");
-        return;
-    };
+    let Some(nobody) = root_as_nobody() else { return };
     let (program, pid, writer, _out) = between(&["-q"]);
     shell(&format!("{nobody}\"$bytepath\" pv -R {pid} -L 1")).refused(1, &["pv: ", "another user"]);
     drop(writer);

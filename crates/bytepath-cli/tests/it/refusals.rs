@@ -7,7 +7,9 @@ use bytepath::inlets::INLETS;
 use bytepath::outlets::{OUTLETS, Use};
 use rustix::process::getpid;
 
-use crate::program::{BYTEPATH, Done, as_nobody, bytepath, installed, may_mount, run, shell, text};
+use crate::program::{
+    BYTEPATH, Done, as_nobody, bytepath, installed, may_mount, root_as_nobody, run, shell, text,
+};
 
 /// Ends by itself, however far it gets.
 const WRITE: &str = "$bytepath write --bytes-to-pipe 9M";
@@ -415,7 +417,7 @@ fn a_read_only_file_system_takes_no_results() {
 
 #[test]
 fn a_file_whose_place_no_other_can_take_is_known_before_anything_is_measured() {
-    let Some(nobody) = as_nobody().filter(|words| !words.is_empty()) else { return };
+    let Some(nobody) = root_as_nobody() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path().display();
     let begin = format!(

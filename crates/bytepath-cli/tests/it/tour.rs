@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::program::{BYTEPATH, Done, bytepath, installed, may_mount, root, run, shell};
+use crate::program::{BYTEPATH, Done, bytepath, installed, may_mount, root_as_nobody, run, shell};
 
 /// On one CPU a tour has half the arms; two tours at once are better on two.
 fn on_one_cpu(turn: usize) -> String {
@@ -154,7 +154,7 @@ fn a_fifo_is_refused_rather_than_waited_for() {
 
 #[test]
 fn a_file_that_may_not_be_read_is_refused() {
-    let Some(nobody) = crate::program::as_nobody().filter(|_| root()) else { return };
+    let Some(nobody) = root_as_nobody() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let line =
         format!("umask 077; echo x >{0}/x; {nobody}$bytepath tour {0}/x", folder.path().display());

@@ -14,8 +14,8 @@ use crate::watch::bounded;
 
 #[test]
 fn every_outlet_delivers_from_pages_of_the_pool() {
+    let Some(_filled) = Filled::new() else { return };
     bounded(|watch| {
-        let Some(_filled) = Filled::new() else { return };
         let pages = Pages { size: PageSize::Hugetlb, locked: false };
         let mut memory = Memory::allocate(1, &pages).expect("a page of the pool");
         memory.as_mut_slice().fill(1);
@@ -50,8 +50,8 @@ fn every_outlet_delivers_from_pages_of_the_pool() {
 
 #[test]
 fn a_sealed_buffer_of_the_pool_has_all_its_pages() {
+    let Some(_filled) = Filled::new() else { return };
     bounded(|_| {
-        let Some(_filled) = Filled::new() else { return };
         let bytes = 3 * HUGE_PAGE_BYTES;
         let mut parcel = Parcel::allocate(bytes, PageSize::Hugetlb).expect("pages of the pool");
         parcel.as_mut_slice()[..5].copy_from_slice(b"bytes");

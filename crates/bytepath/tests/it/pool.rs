@@ -29,10 +29,7 @@ impl Pool {
         let lock = File::open(number("nr_hugepages")).ok()?;
         flock(&lock, FlockOperation::LockExclusive).expect("any file can be locked");
         let pool = Pool { _lock: lock };
-        // Nobody else can, and the pages are there then, as other people's may be.
-        if geteuid().is_root() {
-            pool.restore();
-        }
+        pool.restore();
         Some(pool)
     }
 
@@ -51,6 +48,10 @@ impl Pool {
 
     /// Takes out what a test has added, if one has.
     fn restore(&self) {
+        // Nobody else can, and the pages are there then, as other people's may be.
+        if !geteuid().is_root() {
+            return;
+        }
         let note = match fs::read_to_string(NOTE) {
             Ok(note) => note,
             Err(error) if error.kind() == ErrorKind::NotFound => return,
@@ -92,22 +93,20 @@ pub(crate) struct Filled {
 }
 
 impl Filled {
+    /// Waits for its turn, maybe as long as another test of the machine takes: before a test is bounded in time.
     pub(crate) fn new() -> Option<Filled> {
-        let Some(pool) = Pool::turn() else {
-            eprintln!("skipped: this kernel has no pool of 2 MiB pages");
-            return None;
-        };
+        Filled::made().inspect_err(|why| eprintln!("skipped: {why}")).ok()
+    }
+
+    fn made() -> Result<Filled, String> {
+        let pool = Pool::turn().ok_or("this kernel has no pool of 2 MiB pages")?;
         let before = pool.pages();
         let filled = Filled { pool };
-        if let Err(error) = filled.pool.fill() {
-            eprintln!("skipped: the pool cannot be filled: {error}");
-            return None;
-        }
+        filled.pool.fill().map_err(|error| format!("the pool cannot be filled: {error}"))?;
         if filled.pool.pages() < before + PAGES {
-            eprintln!("skipped: memory is too fragmented for {PAGES} pages of 2 MiB");
-            return None;
+            return Err(format!("memory is too fragmented for {PAGES} pages of 2 MiB"));
         }
-        Some(filled)
+        Ok(filled)
     }
 }
 
@@ -125,13 +124,19 @@ fn what_a_killed_test_left_in_the_pool_is_taken_out_by_the_next() {
         let _filled = Filled::new();
         kill_process(getpid(), Signal::KILL).expect("it is us");
     }
-    crate::watch::bounded(|_| {
-        let Some(filled) = Filled::new() else { return };
-        drop(filled);
-        let before = Pool::turn().expect("it is there").pages();
-        let killed = crate::this_test(KILLED).env(CHILD, "1").output().expect("it runs");
-        assert!(!killed.status.success());
-        assert_eq!(Pool::turn().expect("it is there").pages(), before);
-        assert!(!Path::new(NOTE).exists());
+    let Some(filled) = Filled::new() else { return };
+    drop(filled);
+    let before = Pool::turn().expect("it is there").pages();
+    let killed = crate::this_test(KILLED).env(CHILD, "1").output().expect("it runs");
+    assert!(!killed.status.success());
+    // Where an ordinary user is the next, whose tests are skipped, it is left to root.
+    let refused = std::thread::spawn(|| {
+        let nobody = rustix::process::Uid::from_raw(65_534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may");
+        Filled::made().map(drop)
     });
+    let why = refused.join().expect("no panic").expect_err("only root may");
+    assert!(why.contains("cannot be filled"), "{why}");
+    assert_eq!(Pool::turn().expect("it is there").pages(), before);
+    assert!(!Path::new(NOTE).exists());
 }

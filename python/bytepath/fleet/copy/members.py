@@ -11,8 +11,6 @@ from ..errors import Lost
 from ..machines import Machine, admit, probe, workers_of
 
 TOLD_MAX = 100
-EARLIER = "earlier"
-"""Stands for the workers of earlier runs, of which nobody knows what they did."""
 
 LOOK_S = 3.0
 """Who came and went is looked at so often."""
@@ -31,17 +29,28 @@ class Members:
         """Workers that get none until it is known whether their source is that of the others."""
         self.told: list[str] = []
         """Why they get none."""
-        self.seen: dict[str, str] = {}
-        """The names of all machines that have ever taken part, by their keys."""
+        self.worked: set[str] = set()
+        """Workers that did something, or began to, whatever process is there by now."""
+        self.earlier: dict[str, str] = {}
+        """The names of machines that took part before, by their keys."""
+        self.names: dict[str, str] = {}
         self.hands: dict[str, set[str]] = {}
-        """By the keys of machines, the workers by whom they take part."""
+        """By the keys of machines, those that were there since, and all their workers."""
         self._looked = 0.0
         self._looking: asyncio.Task[None] | None = None
 
-    async def begin(self, client: Client) -> None:
+    async def begin(self, client: Client, earlier: dict[str, str]) -> None:
         """Asks every worker what it is; an error where one cannot do the work."""
+        self.earlier = earlier
+        self.hands.clear()
         self.machines = await probe(client)
         self._note()
+
+    def seen(self) -> dict[str, str]:
+        """The names of all machines that have ever taken part, by their keys: not of those whose workers were all refused
+        before they did anything."""
+        idle = self.refused - self.worked
+        return self.earlier | {key: self.names[key] for key, workers in self.hands.items() if not workers <= idle}
 
     def workers(self) -> int:
         return sum(len(machine.workers) for machine in self.machines)
@@ -82,27 +91,19 @@ class Members:
         fit = {name: about for name, about in (await workers_of(client)).items() if name not in self.refused}
         self.machines, refused = await admit(client, self.machines, fit)
         for name, why in refused.items():
-            self.refuse(name, f"{why}; it takes no part", worked=False)
+            self.refuse(name, f"{why}; it takes no part")
         self._note()
 
-    def refuse(self, worker: str, line: str, worked: bool) -> None:
-        """Gives a worker no more work, and says so in the end. By one that did none its machine takes no part."""
+    def refuse(self, worker: str, line: str) -> None:
+        """Gives a worker no more work, and says so in the end."""
         self.refused.add(worker)
-        for key, hands in self.hands.items():
-            if not worked and worker in hands:
-                hands.remove(worker)
-                if not hands:
-                    self.seen.pop(key, None)
         if line not in self.told and len(self.told) < TOLD_MAX:
             self.told.append(line)
 
     def _note(self) -> None:
         for machine in self.machines:
-            earlier = {EARLIER} if machine.key in self.seen else set()
-            hands = self.hands.setdefault(machine.key, earlier)
-            hands |= set(machine.workers) - self.refused
-            if hands:
-                self.seen[machine.key] = machine.name
+            self.names[machine.key] = machine.name
+            self.hands.setdefault(machine.key, set()).update(machine.workers)
 
     def end(self) -> None:
         """Looks no more."""

@@ -95,7 +95,7 @@ def _piece(setup: dict[str, Any], request: bytes) -> bytes:
 
         install = f"{sys.executable} -m pip install 'target/dist/out/NAME.whl[fleet]'"
         why = f"it has no Python package bytepath ({error}): run `{install}` there"
-        return json.dumps({"refused": why, "worker": get_worker().address, "worked": False}).encode()
+        return json.dumps({"refused": why, "worker": get_worker().address}).encode()
     return worker.piece(setup, request)
 
 
@@ -171,7 +171,7 @@ class Pieces:
         self.yardstick = Yardstick()
         self.told: list[str] = []
         self.late: set[str] = set()
-        self.flights: dict[asyncio.Task[bytes], Flight] = {}
+        self.flights: dict[asyncio.Task[dict[str, Any]], Flight] = {}
         self.groups = self.count = 0
         self.session = uuid.uuid4().hex
         self.settled_at = self.wanted_at = self.measured_at = 0.0
@@ -198,7 +198,7 @@ class Pieces:
             for task in done:
                 self._landed(client, task, stage)
             if done:
-                self.journal.set_seen(self.members.seen)
+                self.journal.set_seen(self.members.seen())
                 self.journal.commit()
                 self.settled_at = time.monotonic()
             if self.stop:
@@ -287,16 +287,19 @@ class Pieces:
 
     async def _one(
         self, client: Client, key: tuple[str, int], request: dict[str, Any], workers: list[str] | None
-    ) -> bytes:
+    ) -> dict[str, Any]:
         late_s = self._late_s(request["budget_ms"])
         setup = self.ground.setup(self.options.words, self.options.per_machine, late_s)
         body = json.dumps(request, separators=(",", ":")).encode()
         among = workers or self.members.fit()
         future = client.submit(*self.piece(setup, body), key=key, pure=False, workers=among)
         try:
-            return await future
+            answer: dict[str, Any] = json.loads(await future)
         finally:
             future.release()
+        if "refused" not in answer and "doubted" not in answer:
+            self.members.worked.add(answer["worker"])
+        return answer
 
     def _rate(self) -> int | None:
         """What one piece may move a second. Shares are fixed: what one does not use, no other gets."""
@@ -310,12 +313,12 @@ class Pieces:
 
     # -- answers --
 
-    def _landed(self, client: Client, task: asyncio.Task[bytes], stage: int) -> None:
+    def _landed(self, client: Client, task: asyncio.Task[dict[str, Any]], stage: int) -> None:
         flight = self.flights.pop(task, None)
         if flight is None:
             return
         try:
-            answer = json.loads(task.result())
+            answer = task.result()
         except asyncio.CancelledError as error:
             raise Lost("the scheduler forgot what it had been given") from error
         except KilledWorker as error:
@@ -359,12 +362,12 @@ class Pieces:
 
     def _at_whom(self, answer: dict[str, Any]) -> str:
         """Who it failed at, before what failed."""
-        return f"{self.members.name_of(answer['worker'])}: " if "worker" in answer else ""
+        return f"{self.members.name_of(answer['worker'])}: "
 
     def _refused(self, answer: dict[str, Any]) -> None:
         """A worker that came later cannot do the work: it gets no more of it."""
         line = f"{answer['worker']} takes no part: {answer['refused']}"
-        self.members.refuse(answer["worker"], line, answer["worked"])
+        self.members.refuse(answer["worker"], line)
         if not self.members.fit():
             raise FleetError(f"{line}, and there is no other worker\n{self.journal.so_far()}")
 
@@ -392,7 +395,7 @@ class Pieces:
             await self.ground.trust(client, name, self.members.not_refused())
         except Another as error:
             why = f"{name} takes no part: {error}"
-            self.members.refuse(name, why, answer["worked"])
+            self.members.refuse(name, why)
             return why
         return ""
 
@@ -503,7 +506,7 @@ class Pieces:
         fit = {name: about for name, about in info.items() if name not in self.members.refused}
         return {name: set(where.get(name, ())) for name in fit}, list(awake(fit))
 
-    async def _workers_back(self, client: Client, pieces: Iterable[asyncio.Task[bytes]]) -> None:
+    async def _workers_back(self, client: Client, pieces: Iterable[asyncio.Task[dict[str, Any]]]) -> None:
         """Waits for workers that can do the work, or for a piece of which is known that it is what ends them."""
         until, why = time.monotonic() + self.options.patience_s, "all workers are gone"
         if self.members.refused & (await workers_of(client)).keys():
@@ -526,7 +529,7 @@ class Pieces:
             attempts += 1
             task = await self._awaited(client, request, workers)
             try:
-                answer = {**_EMPTY, **json.loads(task.result())}
+                answer = {**_EMPTY, **task.result()}
             except asyncio.CancelledError as error:
                 raise Lost("the scheduler forgot what it had been given") from error
             except Exception as error:
@@ -557,10 +560,10 @@ class Pieces:
             request["items"], attempts = answer["rest"], 0
         raise FleetError(f"{items[0]['do']} failed: {why}\n{self.journal.so_far()}")
 
-    async def _awaited(self, client: Client, request: dict[str, Any], workers: list[str] | None) -> asyncio.Task[bytes]:
+    async def _awaited(self, client: Client, request: dict[str, Any], workers: list[str] | None) -> asyncio.Task[dict[str, Any]]:
         """The first to be done of as many as it takes, one for each worker at most: one that does not get on is not
         waited for alone."""
-        tasks: dict[asyncio.Task[bytes], tuple[str, int]] = {}
+        tasks: dict[asyncio.Task[dict[str, Any]], tuple[str, int]] = {}
         among = workers
         try:
             while True:

@@ -78,6 +78,7 @@ class Run:
         finally:
             self.pieces.progress.end()
         self.outcome.seconds = time.monotonic() - began
+        self.outcome.machines = len(self.members.seen())
         self.outcome.told += [*self.members.told, *self.pieces.told]
         self.outcome.failed, self.outcome.why = self.journal.failures(10)
         for key, count in self._counts().items():
@@ -95,8 +96,7 @@ class Run:
 
     async def _meet(self, client: Client) -> None:
         self.ground.session = uuid.uuid4().hex
-        self.members.seen = self.journal.seen()
-        await self.members.begin(client)
+        await self.members.begin(client, self.journal.seen())
 
     async def _by(self, client: Client) -> None:
         machines = self.members.machines
@@ -136,8 +136,6 @@ class Run:
                 # Else they end with the next copying, or their worker.
                 await self.pieces.release(client)
             raise
-        finally:
-            self.outcome.machines = max(self.outcome.machines, len(self.members.seen))
 
     async def _prepare(self, client: Client, stages: list[int]) -> None:
         """Makes what the work needs in the destination."""
@@ -161,7 +159,7 @@ class Run:
         journal, pieces = self.journal, self.pieces
         for phase in PHASES[PHASES.index(self._phase()) :]:
             journal.set("phase", phase)
-            journal.set_seen(self.members.seen)
+            journal.set_seen(self.members.seen())
             journal.commit()
             if phase == "files":
                 await pieces.work(client, STAGE[phase])
@@ -206,7 +204,7 @@ class Run:
         """Has every machine that took part bring to its devices what it wrote."""
         await self.members.now(client)
         there = {machine.key: machine for machine in self.members.machines}
-        lost = [name for key, name in self.members.seen.items() if key not in there]
+        lost = [name for key, name in self.members.seen().items() if key not in there]
         if lost:
             raise FleetError(
                 f"{', '.join(lost)}: no worker is left there, so that nobody can bring to the device what that machine wrote. "

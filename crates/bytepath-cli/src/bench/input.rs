@@ -1,13 +1,15 @@
 //! The standard input of commands that are measured.
 
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::IsTerminal as _;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use rustix::fs::OFlags;
 use serde_json::Value;
 
 use crate::usage::wrong_usage;
@@ -38,16 +40,24 @@ impl Input {
         let failed = || format!("cannot read {}", path.display());
         // Before it is opened, for which a FIFO would wait.
         let kind = std::fs::metadata(path).with_context(failed)?.file_type();
-        if !(kind.is_file() || kind.is_char_device() || kind.is_block_device()) {
-            return Err(wrong_usage(format!(
+        let refused = || {
+            wrong_usage(format!(
                 "each run is to read all of --input, and {} is neither a file nor a device such as \
                  /dev/zero: write what it gives to a file, and name that",
                 path.display()
-            )));
+            ))
+        };
+        if !(kind.is_file() || kind.is_char_device() || kind.is_block_device()) {
+            return Err(refused());
         }
         let file = std::fs::canonicalize(path).with_context(failed)?;
-        File::open(&file).with_context(failed)?;
-        Ok(Some(file))
+        // A terminal's line may not be there, and would be waited for.
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(&file);
+        match opened.with_context(failed)?.is_terminal() {
+            true => Err(refused()),
+            false => Ok(Some(file)),
+        }
     }
 
     /// A note, where this process's own standard input looks as if each run were to read it: that could

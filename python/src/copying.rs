@@ -242,14 +242,10 @@ fn move_between(
     };
     let seconds = began.elapsed().as_secs_f64();
     // Where it stopped, and bytes that were under way, go along with what stopped it.
-    let with_cause = |ended: PyErr, stopped: CarryError| {
-        if ended.cause(py).is_none() {
-            ended.set_cause(py, Some(errors::carrying(py, stopped, asked.before)));
-        }
-        ended
-    };
     let ended_by = |ended, stopped| match ended {
-        Ended::Raised(ended) => with_cause(ended, stopped),
+        Ended::Raised(ended) => {
+            errors::with_cause(py, ended, errors::carrying(py, stopped, asked.before))
+        }
         Ended::Stalled(most) => errors::stalled(py, most, stopped, asked.before),
     };
     match (carried, ended) {
@@ -258,7 +254,7 @@ fn move_between(
         // All was there already.
         (Ok((moved, _)), Some(ended)) => Err(ended_by(ended, stopped_at(&moved))),
         (Ok((moved, planning)), None) => {
-            tell(&watch).map_err(|ended| with_cause(ended, stopped_at(&moved)))?;
+            tell(&watch).map_err(|ended| ended_by(Ended::Raised(ended), stopped_at(&moved)))?;
             let gave = moved.declined.into_iter();
             Ok(Moved {
                 bytes: moved.bytes,

@@ -57,6 +57,14 @@ impl CopyError {
     }
 }
 
+/// What a handler of a signal or a callback raised, with this as its cause unless it has one.
+pub(crate) fn with_cause(py: Python<'_>, raised: PyErr, cause: PyErr) -> PyErr {
+    if raised.cause(py).is_none() {
+        raised.set_cause(py, Some(cause));
+    }
+    raised
+}
+
 /// The exception for what a copy needs and this process cannot have.
 pub(crate) fn lacking(py: Python<'_>, what: &str, error: &std::io::Error, at: u64) -> PyErr {
     let errno = Errno::from_io_error(error).unwrap_or(Errno::NOMEM);

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use rustix::io::{Errno, pread};
 
 use crate::ends::End;
-use crate::errors::CopyError;
+use crate::errors::{CopyError, with_cause};
 use crate::running::{Ended, Watch, watched};
 
 /// Read from each file at once.
@@ -31,7 +31,13 @@ pub(crate) fn first_difference(
     let watch = Watch { progress: None, before: 0, every, stall: None, meter: &meter };
     let (compared, ended) = watched(py, &watch, |cancel| compare(one, other, bytes, cancel))?;
     match (ended, compared) {
-        (Some(Ended::Raised(ended)), _) => Err(ended),
+        (Some(Ended::Raised(ended)), compared) => {
+            // With how far it came, as an interrupted copy.
+            let at = compared.map_or_else(|(_, at)| at, |difference| difference.unwrap_or(bytes));
+            let text = format!("cancelled at byte {at} while verifying, with all bytes copied");
+            let cause = CopyError::new(Errno::CANCELED, text, at).raise(py);
+            Err(with_cause(py, ended, cause))
+        }
         (Some(Ended::Stalled(_)), _) => unreachable!("it is given all the time that it takes"),
         (None, Ok(difference)) => Ok(difference),
         (None, Err((errno, at))) => {
@@ -43,6 +49,7 @@ pub(crate) fn first_difference(
 
 type Part<'fd> = (BorrowedFd<'fd>, u64);
 
+/// Cancelled, it fails with ECANCELED.
 fn compare(
     (one, one_start): Part<'_>,
     (other, other_start): Part<'_>,
@@ -51,7 +58,10 @@ fn compare(
 ) -> Result<Option<u64>, (Errno, u64)> {
     let (mut left, mut right) = (AlignedBuffer::new(CHUNK_BYTES), AlignedBuffer::new(CHUNK_BYTES));
     let mut at = 0;
-    while at < bytes && !cancel.is_cancelled() {
+    while at < bytes {
+        if cancel.is_cancelled() {
+            return Err((Errno::CANCELED, at));
+        }
         let most = CHUNK_BYTES.min(usize::try_from(bytes - at).unwrap_or(CHUNK_BYTES));
         let failed = |errno| (errno, at);
         let got = fill(one, &mut left[..most], one_start + at).map_err(failed)?;

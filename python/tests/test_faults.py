@@ -673,6 +673,19 @@ def test_an_interrupt_ends_a_copy(ends):
     os.close(writer)
 
 
+def test_an_interrupt_of_a_verification_tells_how_far_it_came(tmp_path):
+    count = 1 << 40
+    with open(tmp_path / "a", "w+b") as one, open(tmp_path / "b", "w+b") as other:
+        one.truncate(count)
+        other.truncate(count)
+        with signalled(signal.SIGINT), pytest.raises(KeyboardInterrupt) as raised:
+            bytepath._bytepath.first_difference(one.fileno(), other.fileno(), (0, 0), count)
+    cause = raised.value.__cause__
+    assert isinstance(cause, bytepath.CopyError) and cause.errno == errno.ECANCELED
+    assert 0 <= cause.offset < count
+    assert f"cancelled at byte {cause.offset} while verifying" in str(cause)
+
+
 def test_handlers_of_signals_run_and_the_copy_goes_on():
     reader, writer = os.pipe()
 

@@ -142,7 +142,17 @@ fn others(runs: &[Run]) -> Vec<Record> {
     let is_like = |other: &Record| runs.iter().any(|run| compare::is_like(&run.record, other));
     let is_compared =
         |other: &Record| runs.iter().any(|run| compare::is_itself(&run.record, other));
-    records.filter(|other| is_like(other) && !is_compared(other)).take(OTHERS_MAX).collect()
+    let mut others: Vec<Record> = Vec::new();
+    for other in records.filter(|other| is_like(other) && !is_compared(other)) {
+        // A copy of a run is no further run.
+        if !others.iter().any(|known| compare::is_itself(known, &other)) {
+            others.push(other);
+        }
+        if others.len() == OTHERS_MAX {
+            break;
+        }
+    }
+    others
 }
 
 fn tell_false_positives(runs: &[Run], settings: &Settings) -> anyhow::Result<()> {

@@ -59,4 +59,4 @@ pub mod tune;
 mod two_ends;
 
 pub use bytepath_stats::{self as stats, schedule};
-pub use sys::interval;
+pub use sys::{interval, scheduling};

@@ -138,14 +138,20 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
     }
     let interrupted = bytepath_lab::interrupt::wished();
     drop(measuring);
-    if let (Some(page), false) = (&options.report, made.is_empty()) {
-        paged(&made, page)?;
-        let what = match made.len() {
-            _ if interrupted => "what was measured is",
-            count if count == ran => "all of them are",
-            count => &format!("the results of {count} of {ran} experiments are"),
-        };
-        tell(&format!("{what} in {}", page.display()))?;
+    match &options.report {
+        Some(page) if made.is_empty() => {
+            tell(&format!("there is no {}: nothing was measured", page.display()))?;
+        }
+        Some(page) => {
+            paged(&made, page)?;
+            let what = match made.len() {
+                _ if interrupted => "what was measured is",
+                count if count == ran => "all of them are",
+                count => &format!("the results of {count} of {ran} experiments are"),
+            };
+            tell(&format!("{what} in {}", page.display()))?;
+        }
+        None => {}
     }
     if interrupted {
         bail!("interrupted after {ran} experiment{}", if ran == 1 { "" } else { "s" });

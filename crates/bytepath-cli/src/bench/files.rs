@@ -258,13 +258,14 @@ impl Files {
         let shape = self.shape(io_bytes, settings.seed);
         let directory = self.makes_files().then(|| self.directory()).transpose()?;
         self.describe(&shape, directory.as_deref(), &mut settings.others);
-        let peer = self.peer.as_ref().map(|_| self.peer(json)).transpose()?;
         let sites = match self.sites(names, given, io_bytes) {
             Err(_) if bytepath_lab::interrupt::wished() => {
                 bail!("interrupted before anything was measured")
             }
             sites => sites?,
         };
+        // Where no files can be had, nothing is left that was for its own.
+        let peer = self.peer.as_ref().map(|_| self.peer(json)).transpose()?;
         let fio = peer.as_ref().map(|(fio, _)| fio);
         let arms = files::arms(names, &sites, &shape, &program, fio);
         against_first(files::DESCRIPTION.recorded(), arms, &settings)

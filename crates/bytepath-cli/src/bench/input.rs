@@ -1,13 +1,15 @@
 //! The standard input of commands that are measured.
 
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::IsTerminal as _;
 use std::os::fd::{AsFd as _, IntoRawFd as _};
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use rustix::fs::OFlags;
 use serde_json::Value;
 
 use crate::usage::wrong_usage;
@@ -38,14 +40,23 @@ impl Input {
         let failed = || format!("cannot read {}", path.display());
         // Before it is opened, for which a FIFO would wait.
         let kind = std::fs::metadata(path).with_context(failed)?.file_type();
-        if !(kind.is_file() || kind.is_char_device() || kind.is_block_device()) {
-            return Err(wrong_usage(format!(
+        let refused = || {
+            wrong_usage(format!(
                 "each run is to read all of --input, and {} is neither a file nor a device such as \
                  /dev/zero: write what it gives to a file, and name that",
                 path.display()
-            )));
+            ))
+        };
+        if !(kind.is_file() || kind.is_char_device() || kind.is_block_device()) {
+            return Err(refused());
         }
-        let open = File::open(path).with_context(failed)?;
+        // A terminal's line may not be there, and would be waited for.
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+        let open = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let open = open.with_context(failed)?;
+        if open.is_terminal() {
+            return Err(refused());
+        }
         let named = std::fs::canonicalize(path).ok().filter(|file| File::open(file).is_ok());
         // One without a name, as a shell makes for <<<, stays open here until all runs are over.
         let held = || format!("/proc/{}/fd/{}", std::process::id(), open.into_raw_fd()).into();

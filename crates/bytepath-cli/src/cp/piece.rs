@@ -117,7 +117,7 @@ impl Process {
             let line = line.context("standard input")?;
             let request: Request = serde_json::from_str(&line).context("a request")?;
             self.wanted.store(false, Relaxed);
-            if let Err(errno) = self.ground.hold_source() {
+            if let Err(errno) = self.ground.hold() {
                 let word = crate::errno::word(errno);
                 bail!("cannot access {}: {word}", q(&self.ground.source));
             }

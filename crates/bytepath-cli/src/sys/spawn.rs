@@ -10,6 +10,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use bytepath_lab::scheduling::policy;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Pid;
@@ -119,13 +120,6 @@ pub(crate) fn end_patience(task: Pid) {
     if policy(task) == libc::c_long::from(libc::SCHED_BATCH) {
         set_policy(task, libc::SCHED_OTHER);
     }
-}
-
-/// A thread's policy; 0 is this one.
-fn policy(task: libc::pid_t) -> libc::c_long {
-    // Of the kernel itself: some C libraries refuse to ask it.
-    // SAFETY: it takes a number and gives a number.
-    unsafe { libc::syscall(libc::SYS_sched_getscheduler, task) }
 }
 
 /// Where it is refused, all runs as it would have. Its niceness stays.

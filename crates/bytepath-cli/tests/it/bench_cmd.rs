@@ -13,6 +13,7 @@ use crate::program::{
     BYTEPATH, Done, bytepath, ended, installed, may_mount, run, run_for_nobody, runs, shell,
     signal_of, spawned, until,
 };
+use crate::terminal::terminal;
 
 /// A run in a folder with these words.
 fn bench(folder: &Path, words: &[&str]) -> Done {
@@ -607,6 +608,8 @@ fn every_run_reads_all_of_the_input_and_what_gives_its_bytes_once_is_refused() {
         let (pipe, _writer) = std::io::pipe().expect("a pipe");
         read(input, pipe.into()).refused(2, &["--input, and", "write what it gives to a file"]);
     }
+    let (_terminal, name) = terminal();
+    read(&name, Stdio::null()).refused(2, &["--input, and", "write what it gives to a file"]);
     run(bytepath(&["bench", "run", "cat", "--input", "fifo"]).current_dir(folder.path()))
         .refused(2, &["fifo is neither a file nor a device"]);
 }

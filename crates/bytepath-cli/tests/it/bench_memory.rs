@@ -339,6 +339,14 @@ fn experiments_are_listed_and_all_of_them_can_be_run_but_some() {
     let denied = shell(&denied).refused(1, &["bench pages", "/no/such", "these failed: pages"]);
     let told = "=== the results of 1 of 2 experiments are in page.html";
     assert!(denied.stdout.contains(told), "{denied:?}");
+    let without = others.iter().filter(|name| **name != "pages").copied().chain(["overhead"]);
+    let without = without.collect::<Vec<_>>().join(",");
+    let words =
+        ["bench", "all", "--quick", "--no-store", "--dir", "/no/such", "--without", &without];
+    let page = folder.path().join("none.html");
+    let none = run(bytepath(&words).arg("--report").arg(&page)).refused(1, &["failed: pages"]);
+    assert!(none.stdout.contains("none.html: nothing was measured"), "{none:?}");
+    assert!(!page.exists());
 }
 
 #[test]

@@ -251,6 +251,15 @@ fn jobs_are_kept_beside_a_record_that_is_a_file_and_no_other() {
 }
 
 #[test]
+fn without_files_to_be_measured_no_folder_for_jobs_is_left() {
+    let folder = folder();
+    let jobs = folder.path().join("jobs");
+    let words = ["bench", "files", "--peer", "fio", "--dir", "/proc", "--save-jobs", text(&jobs)];
+    run(&mut bytepath(&words)).refused(1, &["/proc"]);
+    assert_eq!(entries(folder.path()), [] as [std::path::PathBuf; 0]);
+}
+
+#[test]
 fn what_fio_does_not_count_is_not_told_of_it() {
     if !installed("fio") {
         println!("skipped: fio is not installed");

@@ -296,6 +296,27 @@ fn a_large_directory_is_copied_however_often_what_is_left_of_it_is_given_back() 
 }
 
 #[test]
+fn nothing_is_put_into_what_gets_the_name_of_the_destination_meanwhile() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let mut piece = prepared(folder.path());
+    fs::write(at("from/d/f"), vec![7; 4 << 10]).expect("a file");
+    fs::create_dir(at("from/e")).expect("a folder");
+    fs::write(at("from/e/f"), "of the other").expect("a file");
+    let tree = |name: &str| json!({ "do": "tree", "d": name, "w": 1.0 });
+    let items = [tree("d"), tree("e")];
+    // Behind the first file it waits.
+    piece.request(json!({ "items": items, "budget_ms": 60_000, "bytes_per_second": 1 << 10 }));
+    until("the first file", || at("to/d/f").exists());
+    fs::rename(at("to"), at("before")).expect("it is there");
+    fs::create_dir(at("to")).expect("a folder");
+    let answer = piece.answer();
+    assert_eq!((&answer["files"], &answer["failed"]), (&json!(2), &json!([])), "{answer}");
+    assert_eq!(fs::read(at("before/e/f")).expect("a file"), b"of the other");
+    assert_eq!(fs::read_dir(at("to")).expect("a folder").count(), 0);
+}
+
+#[test]
 fn what_was_copied_before_something_failed_counts() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut piece = prepared(folder.path());

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,7 @@ pub(crate) fn on_terminal(words: &[&str], stdout: Stdio) -> (Bounded, Screen) {
 
 /// The same with any program.
 pub(crate) fn drawing(command: &mut Command) -> (Bounded, Screen) {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let terminal = openpt(flags).expect("a terminal");
-    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it is ours");
-    let name = ptsname(&terminal, Vec::new()).expect("it has a name");
-    let name = name.to_str().expect("in plain letters").to_owned();
+    let (terminal, name) = terminal();
     let other_end = File::options().read(true).write(true).open(name).expect("its other end");
     if !command.get_envs().any(|(name, _)| name == "TERM") {
         command.env("TERM", "xterm");
@@ -41,6 +37,15 @@ pub(crate) fn drawing(command: &mut Command) -> (Bounded, Screen) {
     // The command would hold the other end open.
     command.stderr(Stdio::null());
     (program, Screen { terminal: terminal.into(), seen: Vec::new() })
+}
+
+/// A terminal, and the name of its other end.
+pub(crate) fn terminal() -> (OwnedFd, String) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let terminal = openpt(flags).expect("a terminal");
+    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it is ours");
+    let name = ptsname(&terminal, Vec::new()).expect("it has a name");
+    (terminal, name.to_str().expect("in plain letters").to_owned())
 }
 
 impl Screen {

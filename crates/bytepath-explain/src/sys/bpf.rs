@@ -89,7 +89,7 @@ impl Map {
     ) -> Result<Map, Errno> {
         let (value_bytes, copies) = match kind {
             // A CPU's own value takes whole words.
-            MapKind::PercpuArray => (value_bytes.next_multiple_of(8), possible_cpus()?),
+            MapKind::PercpuArray => (value_bytes.next_multiple_of(8), possible_cpus(POSSIBLE)?),
             _ => (value_bytes, 1),
         };
         let size = |bytes: usize| u32::try_from(bytes).map_err(|_| Errno::INVAL);
@@ -426,10 +426,33 @@ fn with_locked_memory<T>(make: impl FnOnce() -> Result<T, Errno>) -> Result<T, E
 /// The CPUs that the kernel keeps values for, which are more than are online where some may be added.
 pub(crate) const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
+/// The kernel's name for sysfs (linux/magic.h).
+const SYSFS_MAGIC: u32 = 0x6265_6572;
+
 /// How many these are, at least. The kernel writes as many values into our memory: nothing else may stand
-/// for it.
-fn possible_cpus() -> Result<usize, Errno> {
-    let list = std::fs::read_to_string(POSSIBLE).unwrap_or_default();
+/// for it, such as a file that a container has in its place.
+fn possible_cpus(possible: &str) -> Result<usize, Errno> {
+    let file = std::fs::File::open(possible).map_err(|_| Errno::NOENT)?;
+    if rustix::fs::fstatfs(&file)?.f_type as u32 != SYSFS_MAGIC {
+        return Err(Errno::NOENT);
+    }
+    let list = std::io::read_to_string(file).unwrap_or_default();
     let last = list.trim().rsplit([',', '-']).next().and_then(|cpu| cpu.parse::<usize>().ok());
     last.map(|cpu| cpu + 1).ok_or(Errno::NOENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel would write behind our memory for the CPUs that it leaves out.
+    #[test]
+    fn only_the_kernel_tells_how_many_cpus_there_may_be() {
+        let other = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(other.path(), "0\n").expect("room");
+        let path = other.path().to_str().expect("in plain letters");
+        assert_eq!(possible_cpus(path), Err(Errno::NOENT));
+        assert_eq!(possible_cpus("/nosuch"), Err(Errno::NOENT));
+        assert!(possible_cpus(POSSIBLE).is_ok_and(|cpus| cpus > 0));
+    }
 }

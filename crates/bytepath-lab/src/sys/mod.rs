@@ -5,7 +5,7 @@ pub(crate) mod fiemap;
 pub mod interval;
 pub(crate) mod loops;
 pub(crate) mod pinning;
-pub(crate) mod scheduling;
+pub mod scheduling;
 pub(crate) mod together;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vectors;

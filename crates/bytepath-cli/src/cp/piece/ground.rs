@@ -30,6 +30,8 @@ pub(super) struct Ground {
     /// The source, as long as a request is worked on.
     held: Option<OwnedFd>,
     pub(super) sink: PathBuf,
+    /// The destination, as long as a request is worked on, where it was there when that came.
+    held_sink: Option<OwnedFd>,
     pub(super) run: PathBuf,
     /// Nobody else's names begin with it.
     pub(super) token: String,
@@ -62,15 +64,16 @@ impl Ground {
         let Options { source, destination, run, token, root, .. } = options;
         let (source, sink, run) = (source.clone(), destination.clone(), run.clone());
         let (root, token) = (root.clone(), token.clone());
-        Ground { source, root, held: None, sink, run, token, made: Default::default() }
+        let (held, held_sink) = (None, None);
+        Ground { source, root, held, sink, held_sink, run, token, made: Default::default() }
     }
 
-    /// Holds the source open for a request: what is unmounted meanwhile, or mounted over it, looks like nothing
-    /// that was removed from it.
+    /// Holds both open for a request: what is unmounted meanwhile, or mounted over the source, looks like nothing
+    /// that was removed from it, and nothing is put into what has come to have the destination's name.
     ///
     /// # Errors
     /// The kernel's word, and ESTALE where it is another directory than it was.
-    pub(super) fn hold_source(&mut self) -> Result<(), Errno> {
+    pub(super) fn hold(&mut self) -> Result<(), Errno> {
         let open = rustix::fs::open(&self.source, DIRECTORY, Mode::empty())?;
         let stat = rustix::fs::fstat(&open)?;
         let there = format!("{}:{}", stat.st_dev, stat.st_ino);
@@ -78,12 +81,13 @@ impl Ground {
             return Err(Errno::STALE);
         }
         self.held = Some(open);
+        self.held_sink = rustix::fs::open(&self.sink, DIRECTORY, Mode::empty()).ok();
         Ok(())
     }
 
-    /// Lets others unmount it.
+    /// Lets others unmount them.
     pub(super) fn let_go(&mut self) {
-        self.held = None;
+        (self.held, self.held_sink) = (None, None);
     }
 
     /// # Errors
@@ -97,7 +101,10 @@ impl Ground {
     }
 
     pub(super) fn sink_root(&self) -> Result<OwnedFd, Errno> {
-        rustix::fs::open(&self.sink, DIRECTORY, Mode::empty())
+        match &self.held_sink {
+            Some(held) => rustix::fs::openat(held, ".", DIRECTORY, Mode::empty()),
+            None => rustix::fs::open(&self.sink, DIRECTORY, Mode::empty()),
+        }
     }
 
     /// A name for a large file in the stage, which no other beginning of it has.

@@ -207,7 +207,7 @@ impl BufferSender {
     }
 
     /// Whether the receiver has released all messages and given back all buffers. One that was dropped after the
-    /// last message may still give back what it keeps.
+    /// last message may still give back what it keeps; nobody tells where its process is killed before it does.
     ///
     /// # Errors
     /// It never will: it wants no more, is gone, or is broken.

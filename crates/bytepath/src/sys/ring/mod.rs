@@ -344,11 +344,15 @@ impl<'fd> Ring<'fd> {
         for step in 0..2 {
             let target = Place { step, ..place }.user_data();
             let entry = opcode::AsyncCancel::new(target).build().user_data(flight::UNANSWERED);
+            let mut retries = 0;
             // SAFETY: the entry points to no memory.
             while unsafe { self.ring().submission().push(&entry) }.is_err() {
-                if !self.make_way() {
+                // Up to Linux 5.18 the kernel takes nothing while answers wait that had no room (EBUSY).
+                while self.take().is_some() {}
+                if retries == RETRIES_MAX || !self.make_way() {
                     return false;
                 }
+                retries += 1;
             }
         }
         true

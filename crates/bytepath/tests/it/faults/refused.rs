@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use bytepath::machine::{Machine, survived};
 use bytepath::outlets::{self, OUTLETS};
 use bytepath::placement::pin_this_thread;
-use bytepath::ring::{Ring, Setup};
+use bytepath::ring::{Operation, Request, Ring, Setup};
 use bytepath::routes::ROUTES;
 use bytepath::{Endpoint, Knobs, Meter, Side, Stop, TransferError, Wait};
 use rustix::io::Errno;
@@ -198,6 +198,22 @@ fn a_ring_that_is_not_permitted_is_told_from_one_that_is_not_known() {
         let said = refusal.to_string();
         assert!(said.starts_with(words), "{said}");
     }
+}
+
+/// A kernel of before Linux 5.19 says so while answers wait that had no room.
+#[test]
+fn a_ring_that_is_dropped_ends_though_the_kernel_takes_nothing_more() {
+    bounded(|_| {
+        refusing(&always(&[libc::SYS_io_uring_enter]), Errno::BUSY, || {
+            let Ok(mut ring) = Ring::open(&Setup::with_entries(4)) else {
+                return println!("skipped: there is no ring here");
+            };
+            while ring.room() > 0 {
+                ring.push(Request::new(0, Operation::Nop));
+            }
+            drop(ring);
+        });
+    });
 }
 
 /// As of one thread that a server has put into a sandbox, also where it has moved bytes before.

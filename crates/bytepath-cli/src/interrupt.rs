@@ -12,7 +12,7 @@ use signal_hook::low_level::pipe;
 
 use crate::ending;
 use crate::said::say;
-use crate::sys::actions;
+use crate::sys::actions::{self, Quiet};
 
 /// Handlers are the process's, and so is this.
 static HANDLERS: OnceLock<Handlers> = OnceLock::new();
@@ -52,6 +52,7 @@ impl Handlers {
     /// Where handlers are refused, the signals end the program as they always do.
     fn installed() -> Handlers {
         let handlers = Handlers { idle: Arc::new(true.into()), ..Handlers::default() };
+        let _quiet = Quiet::begin();
         let pipe = || pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
         let (Ok((reader, writer)), Ok((each, again))) = (pipe(), pipe()) else { return handlers };
         let installed = actions::heeded().filter(|signal| {

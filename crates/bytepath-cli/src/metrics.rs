@@ -20,14 +20,13 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use signal_hook::flag::register_usize;
 use signal_hook::iterator::Signals;
 
 use crate::output::{self, Renewed};
 use crate::said::say;
-use crate::sys::actions::heeded;
+use crate::sys::actions::{Quiet, heeded};
 use crate::sys::start;
 pub(crate) use figures::{Figures, PipeFigures, StageFigures};
 use page::Page;
@@ -164,9 +163,7 @@ fn heed_signals(begin: impl FnOnce()) {
     // Where they cannot be caught, they end it without a word.
     let Ok(mut caught) = caught else { return end_at_once(&signals) };
     let heed = move || {
-        // One that came while they were being caught is known to nobody else.
-        let early = i32::try_from(heeding.came.load(SeqCst)).ok().filter(|signal| *signal != 0);
-        for signal in early.into_iter().chain(caught.forever()) {
+        for signal in caught.forever() {
             if heeding.answered.load(SeqCst) & bit(signal) == 0 {
                 ended_by(signal);
                 crate::ending::by_signal(signal);
@@ -179,6 +176,7 @@ fn heed_signals(begin: impl FnOnce()) {
 }
 
 fn caught(signals: &[i32], came: &Arc<AtomicUsize>) -> std::io::Result<Signals> {
+    let _quiet = Quiet::begin();
     for signal in signals {
         register_usize(*signal, came.clone(), signal.unsigned_abs() as usize)?;
     }
@@ -232,12 +230,8 @@ fn start(target: Target, page: Page) -> std::io::Result<()> {
 
 /// Begins a thread that gets no signals: they are for those that expect them.
 fn deaf(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    let mut mask = SigSet::empty();
-    let all = SigSet::all();
-    nix::sys::signal::pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&all), Some(&mut mask))?;
-    let started = std::thread::Builder::new().name(name.into()).spawn(work);
-    mask.thread_set_mask()?;
-    started.map(drop)
+    let _quiet = Quiet::begin();
+    std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
 }
 
 /// What the thread does: each of the ways ends when the job does.

@@ -17,7 +17,7 @@ use super::shared::Shared;
 use super::stopping::PATIENCE;
 use super::voice::q;
 use crate::ending::{self, BY_SIGNAL};
-use crate::sys::actions::heeded;
+use crate::sys::actions::{Quiet, heeded};
 
 /// Files that are named, at most: as many as a line can hold, or so.
 const NAMED_MAX: usize = 4;
@@ -45,6 +45,7 @@ impl Interrupts {
     /// Catches them from now on; somebody has to look whether one came. Those that were ignored when the
     /// program was started stay so. Whether none ends it any more as it always did.
     pub(super) fn catch(&self) -> bool {
+        let _quiet = Quiet::begin();
         let mut all = true;
         for signal in heeded() {
             let number = signal.unsigned_abs() as usize;

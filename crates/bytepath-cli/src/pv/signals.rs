@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGTTOU, SIGUSR2, SIGWINCH};
 
 use super::status::Status;
+use crate::sys::actions::Quiet;
 use crate::sys::nudge;
 use crate::sys::queue::Queue;
 use crate::sys::spawn::{ignore_here, note_ignored};
@@ -78,6 +79,7 @@ impl Signals {
     /// with it ignored.
     pub(crate) fn caught() -> std::io::Result<Signals> {
         note_ignored(&CAUGHT);
+        let _quiet = Quiet::begin();
         // Before the queue, which tells of a signal only once it is known here.
         let last = Arc::default();
         for signal in [SIGTSTP, SIGCONT] {

@@ -5,6 +5,25 @@
 use std::mem::MaybeUninit;
 
 use libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use nix::sys::signal::{SigSet, SigmaskHow};
+
+/// While it lives, signals to this thread wait, and threads that it starts get none at all.
+///
+/// Handlers are set under it: between a signal's first one and its being known to all that calls handlers, the
+/// signal would do nothing, not even end the program.
+pub(crate) struct Quiet(Option<SigSet>);
+
+impl Quiet {
+    pub(crate) fn begin() -> Quiet {
+        Quiet(SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK).ok())
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        let _ = self.0.map(|mask| mask.thread_set_mask());
+    }
+}
 
 /// The signals that end a program unless it has handlers for them.
 pub(crate) const ENDING: [libc::c_int; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];

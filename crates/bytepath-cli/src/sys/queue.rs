@@ -15,6 +15,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use signal_hook::SigId;
 use signal_hook::low_level::{register, unregister};
 
+use super::actions::Quiet;
+
 /// Signals that came and were not looked at.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -35,6 +37,7 @@ impl Queue {
     /// # Errors
     /// There is no pipe, or the signals are kept from the process.
     pub(crate) fn of(signals: impl IntoIterator<Item = i32>) -> std::io::Result<Queue> {
+        let _quiet = Quiet::begin();
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let heard = Arc::new(Heard { came: AtomicU64::new(0), write });
         let mut queue = Queue { read, heard, caught: Vec::new() };
@@ -44,6 +47,7 @@ impl Queue {
 
     /// Catches another.
     pub(crate) fn add(&mut self, signal: i32) -> std::io::Result<()> {
+        let _quiet = Quiet::begin();
         let heard = self.heard.clone();
         let hear = move || {
             heard.came.fetch_or(1 << signal, SeqCst);

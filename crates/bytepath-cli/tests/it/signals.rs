@@ -1,7 +1,7 @@
 //! A bench that is ended from outside: nothing is left of it.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -12,7 +12,7 @@ use rustix::process::{
 use crate::calls::may_trace;
 use crate::program::{
     BYTEPATH, Bounded, Done, bytepath, children, installed, root, run, shell, signal_of, spawned,
-    until,
+    text, until,
 };
 use crate::terminal::{Screen, drawing, on_terminal};
 
@@ -407,4 +407,42 @@ fn confine_has_namespaces_for_ordinary_users_where_the_stack_is_small() {
     }
     let done = shell(&format!("ulimit -s 256; {nobody} $bytepath confine --apart -- echo apart"));
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("apart\n", ""), "{done:?}");
+}
+
+/// Between the moment in which the kernel has a handler and that in which the handler knows what to do, a
+/// signal would do nothing at all.
+#[test]
+fn a_signal_that_comes_while_it_is_being_caught_ends_the_program() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let (input, _open) = std::io::pipe().expect("a pipe");
+    for words in [
+        &["pv", "-q"][..],
+        &["pv", "-q", "--metrics", "metrics"],
+        &["cat", "--metrics", "metrics"],
+        &["cp", "/dev/stdin", "copy"],
+        &["run", "sleep 100 | cat"],
+        &["bench", "cmd", "--no-store", "sleep 100"],
+        &["pages", "--", "sleep", "100"],
+    ] {
+        // The first handler of the signal is set by one of these calls.
+        let was_caught = (1..1000).any(|place| {
+            let inject = format!("inject=rt_sigaction:signal=TERM:when={place}");
+            let mut command = Command::new("strace");
+            command.args(["-qq", "-o", text(&log), "-e", "trace=rt_sigaction", "-e", &inject]);
+            command.arg(BYTEPATH).args(words).current_dir(folder.path());
+            let done = run(command.stdin(input.try_clone().expect("another")));
+            // pv has a status of its own for it.
+            let is_ended = signal_of(&done) == Some(Signal::TERM.as_raw())
+                || matches!(done.status.code(), Some(32 | 143));
+            assert!(is_ended, "{words:?} at {place}: {done:?}");
+            let log = std::fs::read_to_string(&log).expect("strace wrote it");
+            let call = log.lines().filter(|line| line.starts_with("rt_sigaction(")).nth(place - 1);
+            call.is_some_and(|call| call.starts_with("rt_sigaction(SIGTERM, {sa_handler=0x"))
+        });
+        assert!(was_caught, "{words:?}");
+    }
 }

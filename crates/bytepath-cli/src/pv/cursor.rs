@@ -93,9 +93,7 @@ impl Row {
                 .filter(|(_, row)| *row <= screen.height())
                 .map(|(line, row)| format!("\x1b[{row};1H{line}\r"))
                 .collect();
-            screen::write(format_args!("{text}"));
-            // The cursor stands in a row of ours, where no message belongs.
-            note(true);
+            screen::drawn(format_args!("{text}"));
             false
         });
     }

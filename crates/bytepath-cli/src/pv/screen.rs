@@ -115,8 +115,7 @@ impl Screen {
 
     /// Draws a line over the one before.
     pub(crate) fn draw(&self, line: &str) {
-        write(format_args!("{line}\r"));
-        note(true);
+        drawn(format_args!("{line}\r"));
     }
 
     /// Writes a line that stays.
@@ -145,6 +144,15 @@ impl Screen {
 /// Writes a message on a line of its own, which may have names in it that others gave.
 pub(crate) fn say(text: std::fmt::Arguments<'_>) {
     write(format_args!("{}{}\n", before_message(), printable(&text.to_string())));
+}
+
+/// Writes what leaves the cursor in a line that is drawn again and again: a message begins below it, also one
+/// that another thread says between this and the noting of it.
+pub(crate) fn drawn(text: std::fmt::Arguments<'_>) {
+    note(true);
+    write(text);
+    // A message that came before the line has taken the first note.
+    note(true);
 }
 
 /// One write where there is room for it, so that several pv's do not mix their lines. Where there is none it
